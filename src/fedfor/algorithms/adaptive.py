@@ -1,0 +1,87 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import require_number
+from .clientopt import Scalar
+from .momentum import require_momentum
+from .serveropt import ServerOpt
+
+
+@dataclass(frozen=True)
+class Adaptive(ServerOpt):
+    """What FedAdagrad, FedAdam and FedYogi share (Reddi et al., 2021, Algorithm 2).
+
+        Delta = mean w_k - w,    m <- beta1 m + (1 - beta1) Delta,    v <- (each its own)
+        w <- w + lr m / (sqrt(v) + tau)
+
+    v starts at tau^2, and there is no bias correction, as in the original.
+    """
+
+    keeps: ClassVar[tuple[str, ...]] = ("m", "v")
+
+    lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        require_number(self.name, "lr", self.lr, above=0)
+        require_momentum(self.name, "beta1", self.beta1)
+        require_momentum(self.name, "beta2", self.beta2)
+        require_number(self.name, "tau", self.tau, above=0)
+
+    def initial(self, kept: str) -> float:
+        return self.tau**2 if kept == "v" else 0.0
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def step(
+        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        delta = proposal - w
+        m = self.beta1 * state["m"] + (1 - self.beta1) * delta
+        v = self.second_moment(state["v"], delta * delta)
+        return w + self.lr * m / (v.sqrt() + self.tau), {"m": m, "v": v}
+
+    def advice(self) -> str:
+        return f"lower algorithm.server.lr (now {self.lr:g})"
+
+
+@dataclass(frozen=True)
+class FedAdagrad(Adaptive):
+    """FedAdagrad (Reddi et al., 2021):  v <- v + Delta^2.  Without momentum by default, as there.
+
+    `beta2` plays no part.
+    """
+
+    name: ClassVar[str] = "fedadagrad"
+
+    beta1: float = 0.0
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v + square
+
+
+@dataclass(frozen=True)
+class FedAdam(Adaptive):
+    """FedAdam (Reddi et al., 2021):  v <- beta2 v + (1 - beta2) Delta^2."""
+
+    name: ClassVar[str] = "fedadam"
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return self.beta2 * v + (1 - self.beta2) * square
+
+
+@dataclass(frozen=True)
+class FedYogi(Adaptive):
+    """FedYogi (Reddi et al., 2021):  v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)."""
+
+    name: ClassVar[str] = "fedyogi"
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v - (1 - self.beta2) * square * torch.sign(v - square)

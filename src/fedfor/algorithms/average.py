@@ -1,0 +1,28 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from ..errors import require_number
+from .clientopt import Scalar
+from .serveropt import ServerOpt
+
+
+@dataclass(frozen=True)
+class Average(ServerOpt):
+    """The clients' average becomes the model; with `lr` other than 1, that part of the way."""
+
+    name: ClassVar[str] = "average"
+
+    lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number(self.name, "lr", self.lr, above=0)
+
+    def step(
+        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        if self.lr == 1:  # to the bit, not up to the rounding of w + (proposal - w)
+            return proposal, {}
+        return w + self.lr * (proposal - w), {}

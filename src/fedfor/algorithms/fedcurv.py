@@ -1,0 +1,70 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from ..errors import require_number
+from .clientopt import ClientOpt, Cohort, Local, Outcome, Scalar, lead
+
+
+def fedcurv_gradient(w: Tensor, f: Tensor, g: Tensor, lam: Scalar) -> Tensor:
+    """The gradient of  lam sum_j (w - w_j)^T diag(F_j) (w - w_j),  f = sum F_j, g = sum F_j w_j."""
+    return 2 * lead(lam, w) * (f * w - g)
+
+
+@dataclass(frozen=True)
+class FedCurv(ClientOpt):
+    """FedCurv (Shoham et al., 2019): stay where the other clients' Fisher information is high.
+
+        L_k(w) + lam sum_{j != k} (w - w_j)^T diag(F_j) (w - w_j)
+
+    j runs over the clients of the round before, w_j are their models after it and F_j the
+    diagonals of their empirical Fisher matrices there. Two sums are enough for all of it. A
+    client keeps its own share, to take it out of the sums if it is called again in the next
+    round; a client that was not there has no share in them.
+    """
+
+    name: ClassVar[str] = "fedcurv"
+    down: ClassVar[tuple[str, ...]] = ("fisher_sum", "fisher_weight_sum")
+    up: ClassVar[tuple[str, ...]] = ("fisher", "fisher_weight")
+    keeps: ClassVar[tuple[str, ...]] = ("own_fisher", "own_fisher_weight")
+    server_keeps: ClassVar[tuple[str, ...]] = down
+    needs_fisher: ClassVar[bool] = True
+
+    lam: float = 0.01
+
+    def __post_init__(self) -> None:
+        require_number(self.name, "lam", self.lam, least=0)
+
+    def added_gradient(
+        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
+    ) -> Tensor:
+        mine = lead(local.seen_last_round, w)
+        f = x["fisher_sum"] - mine * x["own_fisher"]
+        g = x["fisher_weight_sum"] - mine * x["own_fisher_weight"]
+        return fedcurv_gradient(w, f, g, self.lam)
+
+    def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
+        fisher, fisher_weight = x["fisher"], x["fisher"] * w
+        return Outcome(
+            upload=w,
+            up={"fisher": fisher, "fisher_weight": fisher_weight},
+            kept={"own_fisher": fisher, "own_fisher_weight": fisher_weight},
+        )
+
+    def propose(
+        self,
+        w0: Tensor,
+        mean: Tensor,
+        sums: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
+        cohort: Cohort,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return mean, {
+            "fisher_sum": sums["fisher"],
+            "fisher_weight_sum": sums["fisher_weight"],
+        }
+
+    def advice(self) -> str:
+        return f"lower algorithm.lam (now {self.lam:g})"

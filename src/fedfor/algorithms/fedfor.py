@@ -1,0 +1,104 @@
+import functools
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError, require_choice, require_number
+from .clientopt import ClientOpt, Local, Scalar, lead
+
+Strength = Literal["step", "loss", "equation"]
+
+
+def fedfor_gradient(w: Tensor, w0: Tensor, d: Tensor, c: Scalar) -> Tensor:
+    """The gradient of  c sum_i U(d_i (w_i - w0_i)),  U(x) = max(x, 0):  eq. (new_loss_3).
+
+    Where d_i (w_i - w0_i) > 0 the client has moved weight i against the last global update and is
+    pulled back along it; elsewhere nothing happens. At exactly 0, as at the first local step, the
+    derivative of U is taken as 0.
+    """
+    return lead(c, w) * torch.where(d * (w - w0) > 0, d, torch.zeros_like(d))
+
+
+def fedfor_linear_gradient(d: Tensor, c: Scalar) -> Tensor:
+    """The gradient of  c d^T (w - w0),  not clipped:  eq. (new_loss_2)."""
+    return lead(c, d) * d
+
+
+@functools.cache
+def _warn_that_equation_explodes(alpha: float) -> None:
+    warnings.warn(
+        f"fedfor with strength = 'equation' and alpha = {alpha:g}: above 1 a single local step "
+        "moves an opposing weight by more than the whole last global update, and training tends "
+        "to explode; use strength = 'step' (or 'loss', which reproduces the paper's numbers), or "
+        "an alpha of about 0.05",
+        stacklevel=2,
+    )
+
+
+@dataclass(frozen=True)
+class FedFOR(ClientOpt):
+    """FedFOR (Tian, Smith, Kira): penalise local moves against the last global move.
+
+        L_k(w) + c sum_i U((w_i(t-2) - w_i(t-1)) (w_i - w_i(t-1))),    U(x) = max(x, 0)
+
+    The server sends d = w(t-2) - w(t-1) beside the model w(t-1); clients keep nothing. Round 1
+    has no d and no penalty. Buffers are averaged but never penalised.
+
+    The paper leaves the strength c open, so it has three readings (eta is the local learning
+    rate, tau the number of local steps in the round):
+
+    - `step`: c = alpha/(eta tau). d is the sum of about tau local steps, so d/(eta tau) is the
+      gradient of one. One alpha then serves every number of local epochs. The default.
+    - `loss`: c = alpha. What reproduces the numbers that the paper reports.
+    - `equation`: c = alpha/eta, as the paper prints it. Explodes with the paper's alpha = 5.
+
+    `clip = false` is the linear form of eq. (new_loss_2), without U.
+    """
+
+    name: ClassVar[str] = "fedfor"
+    down: ClassVar[tuple[str, ...]] = ("direction",)
+    server_keeps: ClassVar[tuple[str, ...]] = ("direction",)
+    difference: ClassVar[str | None] = "direction"
+
+    alpha: float = 5.0
+    strength: Strength = "step"
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        require_number(self.name, "alpha", self.alpha, least=0)
+        require_choice(self.name, "strength", self.strength, ("step", "loss", "equation"))
+        if not isinstance(self.clip, bool):
+            raise ConfigError(f"{self.name}: clip must be true or false (got {self.clip!r})")
+        if self.strength == "equation" and self.alpha > 1:
+            _warn_that_equation_explodes(self.alpha)
+
+    @property
+    def needs_steps(self) -> bool:
+        return self.strength == "step"
+
+    def c(self, local: Local) -> Scalar:
+        if self.strength == "step":
+            return self.alpha / (local.lr * local.steps)
+        if self.strength == "equation":
+            return self.alpha / local.lr
+        return self.alpha
+
+    def added_gradient(
+        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
+    ) -> Tensor:
+        d = x["direction"]
+        if not self.clip:
+            return fedfor_linear_gradient(d, self.c(local))
+        return fedfor_gradient(w, w0, d, self.c(local))
+
+    def after(self, old: Tensor, new: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"direction": old - new}
+
+    def advice(self) -> str:
+        if self.strength == "equation":
+            return "set algorithm.strength to 'step', or algorithm.alpha to about 0.05"
+        return f"lower algorithm.alpha (now {self.alpha:g})"

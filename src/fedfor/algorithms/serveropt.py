@@ -1,0 +1,33 @@
+"""ServerOpt: what changes in aggregation."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from .clientopt import Scalar
+
+
+class ServerOpt:
+    """How the global model moves from `w` towards what the clients propose.
+
+    One parameter at a time, elementwise. Buffers (batch-norm statistics) are always averaged.
+    """
+
+    name: ClassVar[str]
+    keeps: ClassVar[tuple[str, ...]] = ()
+    """Kept on the server between rounds."""
+
+    def initial(self, kept: str) -> float:
+        """What each element of a kept tensor starts from."""
+        return 0.0
+
+    def step(
+        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The new global parameter and the new state. `client_lr` is this round's local rate."""
+        raise NotImplementedError
+
+    def advice(self) -> str:
+        """What to change when training diverges."""
+        return ""

@@ -1,0 +1,44 @@
+import numpy as np
+
+from ..errors import ConfigError
+from ..randomness import generator
+from .labelled import DataSplit, Rows
+from .population import Population
+
+
+class LongTail(Population):
+    """The paper's prior shift: every client has a long tail over the classes of its own.
+
+    A client holds a random `share` of the training data, trimmed so that its classes, in an order
+    of its own, fall off exponentially (Cao et al., 2019) until the last has `ratio` times as many
+    samples as the first: with 0.1 and 0.01, about 2.5 % of the data. Its data depend on nothing
+    but the seed and its number, so the population can be of any size.
+    """
+
+    def __init__(
+        self, split: DataSplit, clients: int, seed: int, share: float = 0.1, ratio: float = 0.01
+    ) -> None:
+        super().__init__(split, clients)
+        for name, value in (("share", share), ("ratio", ratio)):
+            if not 0 < value <= 1:
+                raise ConfigError(f"population.{name} must be above 0 and at most 1 (got {value})")
+        self.seed, self.share, self.ratio = seed, share, ratio
+        self._of_class = self.train.rows_of_class()
+
+    def counts(self, order: Rows) -> list[int]:
+        """How many samples of each class, given the classes from the most to the least frequent."""
+        counts = [0] * self.train.classes
+        for place, c in enumerate(order):
+            most = self.share * len(self._of_class[c])
+            counts[c] = int(most * self.ratio ** (place / max(1, self.train.classes - 1)))
+        return counts
+
+    def rows(self, client: int) -> Rows:
+        draw = generator(self.seed, "long-tail", client=client)
+        counts = self.counts(draw.permutation(self.train.classes))
+        return np.concatenate(
+            [draw.choice(rows, n, replace=False) for rows, n in zip(self._of_class, counts, strict=True)]
+        )
+
+    def if_empty(self) -> str:
+        return f"raise population.share (now {self.share:g}) or population.ratio ({self.ratio:g})"

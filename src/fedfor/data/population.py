@@ -1,0 +1,93 @@
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import ConfigError, DataError
+from ..randomness import entropy
+from .labelled import DataSplit, LabelledData, Rows, Samples
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Data to test on; with an owner, the data of that client, met with its own layers."""
+
+    __test__ = False  # not a test case, whatever pytest thinks of its name
+
+    name: str
+    samples: Samples
+    owner: int | None = None
+
+
+class Population:
+    """Hands out the data of client k in round t, lazily and always the same.
+
+    It may have 10**10 members: nothing loops over them or allocates by their number.
+    """
+
+    def __init__(self, split: DataSplit, size: int) -> None:
+        if size < 1:
+            raise ConfigError(f"population.clients must be 1 or more (got {size})")
+        self.split = split
+        self.size = size
+
+    @property
+    def train(self) -> LabelledData:
+        return self.split.train
+
+    def samples(self, client: int, round: int) -> Samples:  # noqa: A002
+        """The training data of a client in a round, never empty."""
+        rows = self.rows(client)
+        if len(rows) == 0:
+            raise DataError(f"client {client} has no data; {self.if_empty()}")
+        return Samples(self.train, rows)
+
+    def rows(self, client: int) -> Rows:
+        raise NotImplementedError
+
+    def if_empty(self) -> str:
+        """What to change so that no client is without data."""
+        return "take fewer clients or more data"
+
+    def tests(self, round: int) -> list[TestSet]:  # noqa: A002
+        """What a round is tested on: one set for each domain of the test data, else one."""
+        test = self.split.test
+        if test.domain is None:
+            return [TestSet("test", test.all_rows())]
+        of_domain = [(test.domain == d).nonzero().flatten().numpy() for d in range(len(test.domains))]
+        return [
+            TestSet(name, Samples(test, rows))
+            for name, rows in zip(test.domains, of_domain, strict=True)
+            if len(rows)
+        ]
+
+    def shift(self, round: int) -> dict[str, int] | None:  # noqa: A002
+        """What changed at the start of this round, for the record."""
+        return None
+
+
+class Partition(Population):
+    """A population whose members' rows are listed: as many as there are lists."""
+
+    def __init__(self, split: DataSplit, rows: Sequence[Rows], if_empty: str = "") -> None:
+        super().__init__(split, len(rows))
+        self._rows = rows
+        self._if_empty = if_empty
+        for client in range(len(rows)):
+            self.samples(client, 1)  # refuse an empty client now, not in round 40
+
+    def rows(self, client: int) -> Rows:
+        return self._rows[client]
+
+    def if_empty(self) -> str:
+        return self._if_empty or super().if_empty()
+
+
+def sample_cohort(seed: int, round: int, population: int, cohort: int) -> list[int]:  # noqa: A002
+    """The clients of a round, drawn without replacement, in rising order."""
+    if not 1 <= cohort <= population:
+        raise ConfigError(
+            f"population.cohort is {cohort} but the population has {population} "
+            f"client{'s' if population > 1 else ''}; set it between 1 and {population}"
+        )
+    draw = random.Random(entropy(seed, "cohort", round))
+    return sorted(draw.sample(range(population), cohort))

@@ -1,0 +1,103 @@
+"""The reference: one client after another, as in the paper's Algorithm 1."""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..algorithms import Algorithm
+from ..algorithms.sharing import stays_local, trainable
+from ..data import Samples
+from ..errors import DataError
+from ..protocol import Kept, LocalRound, Message
+from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
+from ..randomness import generator, torch_seeded
+from ..tensors import Tensors
+from .batches import plan_batches
+from .engine import Job, Result, Score
+from .fisher import Loss, fisher_diagonal
+from .training import Training
+
+EVALUATION_BATCH = 1024
+
+
+class SerialEngine:
+    """One model is held and loaded anew for each client. Any nn.Module and loss will do."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        algorithm: Algorithm,
+        training: Training,
+        seed: int,
+        loss: Loss = nn.functional.cross_entropy,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.device = torch.device(device)
+        self.model = model.to(self.device)
+        self.algorithm, self.training, self.seed, self.loss = algorithm, training, seed, loss
+        self.dtype = next(model.parameters()).dtype
+        # Where a new client's own layers start: the initial model's, not the last client's.
+        self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
+
+    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[Result]:
+        for job in jobs:
+            yield self.client_update(message, job)
+
+    def client_update(self, message: Message, job: Job) -> Result:
+        """ClientUpdate(W(t-1), extras) of Algorithm 1."""
+        t, k = message.round, job.client
+        draw = generator(self.seed, "batches", t, k)
+        batches = plan_batches(
+            len(job.samples), self.training.batch_size, self.training.epochs, draw
+        )
+        load_tensors(self.model, self.initial_own)
+        optimizer = self.training.make_optimizer(trainable(self.model).values(), t)
+        local = LocalRound(
+            self.algorithm, self.model, optimizer, message, job.kept, steps=len(batches)
+        )
+        self.model.train()
+        total = torch.zeros((), device=self.device)
+        with torch_seeded(self.seed, "dropout", t, k, self.device):
+            for batch in batches:
+                x, y = self._to_device(job.samples.batch(batch))
+                optimizer.zero_grad()
+                loss = self._loss(x, y, k)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()  # W <- W - eta (grad L_k + what the ClientOpt adds)
+                total += loss.detach()
+        fisher = self._fisher(job.samples) if self.algorithm.client.needs_fisher else None
+        reply, kept = local.finish(examples=len(job.samples), fisher=fisher)
+        return Result(k, reply, kept, float(total) / len(batches))
+
+    def evaluate(self, model: Tensors, samples: Samples, kept: Kept | None = None) -> Score:
+        load_tensors(self.model, model)
+        load_tensors(self.model, kept.extras[OWN_LAYERS] if kept else self.initial_own)
+        self.model.eval()
+        correct, loss = 0, 0.0
+        with torch.inference_mode():
+            for start in range(0, len(samples), EVALUATION_BATCH):
+                x, y = self._to_device(samples.batch(slice(start, start + EVALUATION_BATCH)))
+                outputs = self.model(x)
+                loss += float(self.loss(outputs, y)) * len(y)
+                correct += int((outputs.argmax(dim=1) == y).sum())
+        return Score(correct / len(samples), loss / len(samples))
+
+    def _loss(self, x: Tensor, y: Tensor, client: int) -> Tensor:
+        try:
+            return self.loss(self.model(x), y)
+        except ValueError as error:
+            if len(y) == 1 and "more than 1 value per channel" in str(error):
+                raise DataError(
+                    f"client {client} has a single sample, and batch norm cannot train on one; "
+                    "give clients more data or use a model without batch norm"
+                ) from error
+            raise
+
+    def _fisher(self, samples: Samples) -> Tensors:
+        return fisher_diagonal(self.model, self.loss, *self._to_device(samples.all()))
+
+    def _to_device(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        x, y = batch
+        dtype = self.dtype if x.is_floating_point() else x.dtype  # token numbers stay whole
+        return x.to(self.device, dtype), y.to(self.device)

@@ -1,0 +1,57 @@
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..errors import ConfigError, nearest, require_number
+
+MakeOptimizer = Callable[[Iterable[Tensor], float], Optimizer]
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    name.lower(): cls
+    for name, cls in vars(torch.optim).items()
+    if isinstance(cls, type) and issubclass(cls, Optimizer) and name not in ("Optimizer", "LBFGS")
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a client trains. A fresh optimizer each round keeps clients stateless."""
+
+    epochs: int = 1
+    batch_size: int = 32
+    lr: float = 0.01
+    lr_decay: float = 1.0
+    """The rate of round t is lr * lr_decay**(t-1)."""
+    optimizer: str | MakeOptimizer = "sgd"
+    """The name of a class in torch.optim, or a function of (parameters, lr)."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of that class, such as momentum."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise ConfigError(f"training: {name} must be a whole number (got {value!r})")
+            require_number("training", name, value, least=1)
+        require_number("training", "lr", self.lr, above=0)
+        require_number("training", "lr_decay", self.lr_decay, above=0)
+        if isinstance(self.optimizer, str) and self.optimizer.lower() not in OPTIMIZERS:
+            hint = nearest(self.optimizer, OPTIMIZERS)
+            raise ConfigError(f"training.optimizer '{self.optimizer}' is not known; {hint}")
+        self.make_optimizer([torch.zeros(1, requires_grad=True)], 1)  # refuse bad options now
+
+    def lr_in(self, round: int) -> float:  # noqa: A002
+        return self.lr * self.lr_decay ** (round - 1)
+
+    def make_optimizer(self, parameters: Iterable[Tensor], round: int) -> Optimizer:  # noqa: A002
+        if not isinstance(self.optimizer, str):
+            return self.optimizer(parameters, self.lr_in(round))
+        make: Any = OPTIMIZERS[self.optimizer.lower()]
+        try:
+            return make(parameters, lr=self.lr_in(round), **self.options)  # type: ignore[no-any-return]
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"training.options: {self.optimizer} refuses them: {error}") from error

@@ -1,0 +1,127 @@
+"""From a config to the things it names."""
+
+import torch
+from torch import nn
+
+from ..algorithms.sharing import stays_local
+from ..data import (
+    ConceptShift,
+    DataSplit,
+    DirichletDraws,
+    IidDraws,
+    LongTail,
+    Population,
+    by_domain,
+    digit_domains,
+    digits,
+    dirichlet_split,
+    iid_split,
+    load_npz,
+    shards,
+)
+from ..engines import SerialEngine, Training
+from ..errors import ConfigError
+from ..models import build_model
+from ..randomness import torch_seeded
+from .config import (
+    DataConfig,
+    DirichletConfig,
+    DomainsConfig,
+    IidConfig,
+    LongTailConfig,
+    RunConfig,
+    ShardsConfig,
+)
+from .simulation import Simulation
+from .store import Store
+
+
+def build_data(config: DataConfig) -> DataSplit:
+    if config.file is not None:
+        return load_npz(config.file)
+    return digits() if config.name == "digits" else digit_domains()
+
+
+def build_population(config: RunConfig, split: DataSplit) -> Population:
+    p, seed = config.population, config.seed
+    population: Population
+    match p:
+        case LongTailConfig():
+            population = LongTail(split, p.clients, seed, p.share, p.ratio)
+        case DirichletConfig(samples_per_client=None):
+            population = dirichlet_split(split, p.clients, seed, p.alpha, p.min_samples)
+        case DirichletConfig(samples_per_client=int(n)):
+            population = DirichletDraws(split, p.clients, seed, p.alpha, n)
+        case ShardsConfig():
+            population = shards(split, p.clients, seed, p.shards_per_client)
+        case IidConfig(samples_per_client=None):
+            population = iid_split(split, p.clients, seed)
+        case IidConfig(samples_per_client=int(n)):
+            population = IidDraws(split, p.clients, seed, n)
+        case DomainsConfig():
+            population = by_domain(split)
+    if p.concept_shift is not None:
+        population = ConceptShift(population, seed, p.concept_shift)
+    return population
+
+
+def build_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first_line = str(error).splitlines()[0]
+        raise ConfigError(f"device '{name}' cannot be used here ({first_line}); use cpu") from error
+    return device
+
+
+def build_simulation(config: RunConfig, store: Store | None = None) -> Simulation:
+    """All of a run but its folder."""
+    algorithm = config.build_algorithm()
+    training = Training(**config.training.model_dump())
+    device = build_device(config.device)
+    split = build_data(config.data)
+    population = build_population(config, split)
+    with torch_seeded(config.seed, "init"):
+        model = build_model(config.model.name, split.train.x.shape[1:], split.train.classes)
+    if algorithm.sharing != "everything" and not stays_local(model, algorithm.sharing):
+        raise ConfigError(
+            f"{algorithm.label} keeps batch-norm layers on the clients, but model "
+            f"'{config.model.name}' has none; use cnn-bn, or sharing = 'everything'"
+        )
+    _try_model(model, split)
+    engine = SerialEngine(model, algorithm, training, config.seed, device=device)
+    cohort = config.population.cohort or population.size
+    return Simulation(
+        population,
+        model,
+        algorithm,
+        training,
+        engine,
+        cohort=cohort,
+        seed=config.seed,
+        store=store,
+    )
+
+
+def _try_model(model: nn.Module, split: DataSplit) -> None:
+    """Refuse a model that does not fit the data before anything is written."""
+    shape, classes = tuple(split.train.x.shape[1:]), split.train.classes
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            outputs = model(split.train.x[:2])
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ConfigError(
+            f"the model cannot take samples of shape {shape}: {str(error).splitlines()[0]}"
+        ) from error
+    finally:
+        model.train(was_training)
+    if outputs.ndim != 2 or outputs.shape[1] != classes:
+        raise ConfigError(
+            f"the model gives outputs of shape {tuple(outputs.shape)} for 2 samples; with "
+            f"{classes} classes it must be (2, {classes})"
+        )

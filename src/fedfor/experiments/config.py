@@ -1,0 +1,177 @@
+"""The settings of a run, as a TOML file holds them."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ..algorithms import Algorithm, algorithm, settings
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class DataConfig(Section):
+    """Which data: a bundled set by `name`, or your own in an .npz `file`."""
+
+    name: Literal["digits", "digit-domains", "file"] = "digits"
+    file: Path | None = None
+    """x_train, y_train, x_test, y_test, and for domains domain_train and domain_test."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _file_names_itself(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("file") is not None:
+            return {"name": "file", **value}
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "DataConfig":
+        if (self.name == "file") != (self.file is not None):
+            raise ValueError("give either the name of a bundled data set or a file")
+        return self
+
+
+class _PopulationConfig(Section):
+    cohort: int = Field(10, ge=1)
+    """Clients called in each round."""
+    concept_shift: float | None = Field(None, ge=0, le=1)
+    """The chance, at the start of each round, that one class gets another label."""
+
+
+class LongTailConfig(_PopulationConfig):
+    """The paper's prior shift: a long tail over the classes, another for each client."""
+
+    kind: Literal["long-tail"] = "long-tail"
+    clients: int = Field(10**10, ge=1)
+    share: float = Field(0.1, gt=0, le=1)
+    ratio: float = Field(0.01, gt=0, le=1)
+
+
+class DirichletConfig(_PopulationConfig):
+    """Class shares from a Dirichlet distribution; the smaller alpha, the more unlike."""
+
+    kind: Literal["dirichlet"]
+    clients: int = Field(100, ge=1)
+    alpha: float = Field(0.3, gt=0)
+    samples_per_client: int | None = Field(None, ge=1)
+    """Draw so many for each client, independently; without it, all data are dealt out once."""
+    min_samples: int = Field(1, ge=1)
+
+
+class ShardsConfig(_PopulationConfig):
+    """Data sorted by label and dealt out in shards."""
+
+    kind: Literal["shards"]
+    clients: int = Field(100, ge=1)
+    shards_per_client: int = Field(2, ge=1)
+
+
+class IidConfig(_PopulationConfig):
+    """Clients alike: what the others are measured against."""
+
+    kind: Literal["iid"]
+    clients: int = Field(100, ge=1)
+    samples_per_client: int | None = Field(None, ge=1)
+
+
+class DomainsConfig(_PopulationConfig):
+    """The paper's covariate shift: one client for each domain of the data."""
+
+    kind: Literal["domains"]
+    cohort: int | None = Field(None, ge=1)  # type: ignore[assignment]
+    """All domains unless told otherwise."""
+
+
+PopulationConfig = Annotated[
+    LongTailConfig | DirichletConfig | ShardsConfig | IidConfig | DomainsConfig,
+    Field(discriminator="kind"),
+]
+
+
+class ModelConfig(Section):
+    name: str = "cnn"
+    """linear, mlp, cnn, cnn-bn, or package.module:function of (shape, classes)."""
+
+
+class TrainingConfig(Section):
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(32, ge=1)
+    lr: float = Field(0.01, gt=0, allow_inf_nan=False)
+    lr_decay: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """The rate of round t is lr * lr_decay**(t-1)."""
+    optimizer: str = "sgd"
+    """A class of torch.optim by name; fresh each round."""
+    options: dict[str, Any] = {}
+    """Its further arguments, such as momentum."""
+
+
+class EvaluationConfig(Section):
+    every: int = Field(1, ge=1)
+    """Evaluate each so many rounds, and after the last."""
+    half: int | None = Field(None, ge=1)
+    """The round that counts as half way."""
+    target: float | None = Field(None, gt=0, le=1)
+    """The accuracy, as a fraction, whose first round is reported."""
+
+
+class RunConfig(Section):
+    seed: int = Field(0, ge=0)
+    rounds: int = Field(50, ge=1)
+    device: str = "cpu"
+    """cpu, cuda, cuda:1, ..., or auto."""
+    threads: int = Field(1, ge=1)
+    """Torch threads. One is fastest for small models; more can change the last bit of results."""
+    engine: Literal["serial"] = "serial"
+    checkpoint_every: int = Field(1, ge=1)
+    algorithm: dict[str, Any] = {"name": "fedfor"}
+    """`name`, settings of its ClientOpt, and `server`, `sharing`, `weighting`."""
+    data: DataConfig = DataConfig()
+    population: PopulationConfig = LongTailConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _spelled_out(cls, value: Any) -> Any:
+        """Every setting of the algorithm, so that a run's config says all even years later."""
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            raise ValueError("the algorithm must be a name or a table with a name")
+        built = algorithm(**value)
+        return {
+            "name": value["name"],
+            **settings(built.client),
+            "server": {"name": _server_name(value, built), **settings(built.server)},
+            "sharing": built.sharing,
+            "weighting": built.weighting,
+        }
+
+    def build_algorithm(self) -> Algorithm:
+        return algorithm(**self.algorithm)
+
+    @property
+    def half(self) -> int:
+        return self.evaluation.half or max(1, self.rounds // 2)
+
+
+def _server_name(value: dict[str, Any], built: Algorithm) -> str:
+    """The name to build it by again: one's own ServerOpt is known by its path only."""
+    server = value.get("server", {})
+    given = server if isinstance(server, str) else server.get("name")
+    if given is None:
+        given = next((p for p in value["name"].split("+") if ":" in p), None)
+        if given is None or not _is_server(given):
+            given = built.server.name
+    return str(given)
+
+
+def _is_server(path: str) -> bool:
+    from ..algorithms import ServerOpt
+    from ..importing import import_by_path
+
+    part = import_by_path(path, "algorithm")
+    return isinstance(part, ServerOpt) or (isinstance(part, type) and issubclass(part, ServerOpt))

@@ -1,0 +1,75 @@
+"""The paper's figures of merit, from the records of rounds."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .simulation import Record
+
+
+def evaluated(records: Iterable[Record]) -> list[Record]:
+    return [r for r in records if "accuracy" in r]
+
+
+def best_accuracy(records: Iterable[Record], up_to: int) -> float | None:
+    """The best accuracy of any evaluated round up to this one."""
+    return max((r["accuracy"] for r in evaluated(records) if r["round"] <= up_to), default=None)
+
+
+def rounds_to(records: Iterable[Record], target: float) -> int | None:
+    """The first round that reaches the target, or None if none does."""
+    return next((r["round"] for r in evaluated(records) if r["accuracy"] >= target), None)
+
+
+def mean_accuracy(records: Iterable[Record]) -> float | None:
+    """The mean over the evaluated rounds: what counts when the concept keeps shifting."""
+    accuracies = [r["accuracy"] for r in evaluated(records)]
+    return statistics.fmean(accuracies) if accuracies else None
+
+
+def summarise(
+    records: Sequence[Record], rounds: int, half: int, target: float | None
+) -> dict[str, Any]:
+    """All that a table needs of one run."""
+    last = evaluated(records)[-1:]
+    summary: dict[str, Any] = {
+        "rounds": len(records),
+        "best_half": best_accuracy(records, half),
+        "best": best_accuracy(records, rounds),
+        "final": last[0]["accuracy"] if last else None,
+        "mean_over_rounds": mean_accuracy(records),
+        "down_cross_device": sum(r["down_cross_device"] for r in records),
+        "down_cross_silo": sum(r["down_cross_silo"] for r in records),
+        "up": sum(r["up"] for r in records),
+        "state_bytes": records[-1]["state_bytes"] if records else 0,
+        "clients_with_state": records[-1]["clients_with_state"] if records else 0,
+    }
+    if target is not None:
+        summary["rounds_to_target"] = rounds_to(records, target)
+    if last and "domains" in last[0]:
+        summary["domains"] = last[0]["domains"]
+    return summary
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values of several seeds. Those that are None never got there, and are counted, not dropped."""
+
+    values: tuple[float | None, ...]
+
+    @property
+    def reached(self) -> list[float]:
+        return [v for v in self.values if v is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """The mean if every seed has a value: a mean over the lucky ones would flatter."""
+        complete = self.values and None not in self.values
+        return statistics.fmean(self.reached) if complete else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample deviation, of two seeds or more."""
+        complete = len(self.values) > 1 and None not in self.values
+        return statistics.stdev(self.reached) if complete else None

@@ -1,0 +1,33 @@
+"""Models by name. Each is a function of the samples' shape and the number of classes."""
+
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from ..errors import ConfigError, nearest
+from ..importing import import_by_path
+from .small import cnn, cnn_bn, linear, mlp
+
+MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
+    "linear": linear,
+    "mlp": mlp,
+    "cnn": cnn,
+    "cnn-bn": cnn_bn,
+}
+
+
+def build_model(name: str, shape: Sequence[int], classes: int) -> nn.Module:
+    """A model by its name here, or by `package.module:function`, called with shape and classes."""
+    if ":" in name:
+        make = import_by_path(name, "model.name")
+    elif name in MODELS:
+        make = MODELS[name]
+    else:
+        raise ConfigError(f"model.name '{name}' is not known; {nearest(name, MODELS)}")
+    model = make(tuple(shape), classes)
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"model.name: {name} gave a {type(model).__name__}, not an nn.Module")
+    return model
+
+
+__all__ = ["MODELS", "build_model", "cnn", "cnn_bn", "linear", "mlp"]

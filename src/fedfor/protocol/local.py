@@ -1,0 +1,181 @@
+"""A client's part of one round, in whatever loop it is trained."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..algorithms import Algorithm, ClientOpt, Local
+from ..algorithms.presets import algorithm as by_name
+from ..algorithms.sharing import buffers, stays_local, trainable
+from ..errors import ConfigError
+from ..tensors import Extras, Tensors, copies, extras_nbytes
+from .message import Message, Reply
+
+OWN_LAYERS = "own_layers"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a client keeps from the round it last took part in."""
+
+    round: int
+    extras: Extras
+
+    @property
+    def nbytes(self) -> int:
+        return extras_nbytes(self.extras)
+
+
+class LocalRound:
+    """Puts a ClientOpt on an optimizer for one round.
+
+    Creating it loads the server's message into the model and hooks the optimizer's `step`;
+    `finish` takes the hook off and gives the reply, and what the client keeps.
+
+        local = LocalRound("fedfor", model, optimizer, message, steps=len(loader))
+        ...  # any training loop
+        reply, kept = local.finish(examples=len(dataset))
+
+    Without a message the round starts where the model is. `steps`, the number of optimizer steps
+    to come, is needed by FedFOR's `step` strength only.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm | ClientOpt | str,
+        model: nn.Module,
+        optimizer: Optimizer,
+        message: Message | None = None,
+        kept: Kept | None = None,
+        *,
+        steps: int | None = None,
+    ) -> None:
+        if isinstance(algorithm, str):
+            algorithm = by_name(algorithm)
+        if isinstance(algorithm, ClientOpt):
+            algorithm = Algorithm(client=algorithm)
+        self.client_opt = algorithm.client
+        if self.client_opt.needs_steps and not steps:
+            raise ConfigError(
+                f"{self.client_opt.name} must know how many local steps there will be: pass "
+                "steps=, for instance epochs * len(loader)"
+            )
+        self.model = model
+        self.own = stays_local(model, algorithm.sharing)
+        self.round = message.round if message else 1
+        self.steps_taken = 0
+        _load(model, message, kept)
+        self._prepare(optimizer, message, kept, steps or 1)
+        self._hook = optimizer.register_step_pre_hook(self._before_step)
+
+    def _prepare(
+        self, optimizer: Optimizer, message: Message | None, kept: Kept | None, steps: int
+    ) -> None:
+        rates = {id(p): float(g["lr"]) for g in optimizer.param_groups for p in g["params"]}
+        came_down = message.extras if message else {}
+        was_kept = kept.extras if kept else {}
+        seen = float(kept is not None and kept.round == self.round - 1)
+        self._terms: dict[str, _Term] = {}
+        for name, p in trainable(self.model).items():
+            if name in self.own:
+                continue
+            start = message.params[name].to(p.device) if message else p.detach().clone()
+            x = {}
+            for extra in self.client_opt.down + self.client_opt.keeps:
+                found = {**came_down, **was_kept}.get(extra, {}).get(name)
+                x[extra] = torch.zeros_like(start) if found is None else found.to(p.device)
+            if id(p) not in rates:
+                raise ConfigError(
+                    f"parameter '{name}' is not in the optimizer; give it all trainable "
+                    "parameters, or freeze this one with requires_grad_(False)"
+                )
+            self._terms[name] = _Term(p, start, x, Local(rates[id(p)], steps, seen))
+
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if any(callable(a) for a in (*args, *kwargs.values())):
+            raise ConfigError(
+                "optimizers that are given a closure (LBFGS) compute gradients inside step(), "
+                "where nothing can be added to them; use another optimizer"
+            )
+        self.steps_taken += 1
+        self.add_to_gradients()
+
+    @torch.no_grad()
+    def add_to_gradients(self) -> None:
+        """Add the ClientOpt's gradient to each parameter's own, at the present weights."""
+        for term in self._terms.values():
+            added = self.client_opt.added_gradient(term.p, term.start, term.x, term.local)
+            if added is None:
+                continue
+            if term.p.grad is None:  # the penalty's gradient exists where the loss has none
+                term.p.grad = added.clone()
+            else:
+                term.p.grad.add_(added)
+
+    @torch.no_grad()
+    def finish(self, examples: int, fisher: Tensors | None = None) -> tuple[Reply, Kept | None]:
+        """The reply, and what the client must bring to its next round (None for nothing)."""
+        self._hook.remove()
+        if self.steps_taken == 0:
+            raise ConfigError("the local round took no optimizer step, so there is nothing to send")
+        if self.client_opt.needs_fisher and fisher is None:
+            raise ConfigError(
+                f"{self.client_opt.name} needs the Fisher diagonal: "
+                "pass fisher=fedfor.fisher_diagonal(model, loss, x, y)"
+            )
+        up: Extras = {extra: {} for extra in self.client_opt.up}
+        keep: Extras = {extra: {} for extra in self.client_opt.keeps}
+        upload: Tensors = {}
+        for name, term in self._terms.items():
+            x = {**term.x, "fisher": fisher[name]} if fisher is not None else term.x
+            local = replace(term.local, steps=self.steps_taken)
+            outcome = self.client_opt.finish(term.p.detach(), term.start, x, local)
+            upload[name] = outcome.upload.clone()
+            for extra, tensor in outcome.up.items():
+                up[extra][name] = tensor
+            for extra, tensor in outcome.kept.items():
+                keep[extra][name] = tensor
+        shared = {n: b for n, b in buffers(self.model).items() if n not in self.own}
+        if self.own:
+            keep[OWN_LAYERS] = own_layers(self.model, self.own)
+        reply = Reply(upload | copies(shared), up, examples, self.steps_taken)
+        return reply, Kept(self.round, keep) if keep else None
+
+
+@dataclass(frozen=True)
+class _Term:
+    p: nn.Parameter | Tensor
+    start: Tensor
+    x: Tensors
+    local: Local
+
+
+def own_layers(model: nn.Module, own: frozenset[str]) -> Tensors:
+    """Copies of the parameters and buffers that stay on the client."""
+    everything = {**dict(model.named_parameters()), **buffers(model)}
+    return copies({name: t for name, t in everything.items() if name in own})
+
+
+@torch.no_grad()
+def load_tensors(model: nn.Module, tensors: Tensors) -> None:
+    """Copy tensors into the model's parameters and buffers of the same names, in place."""
+    held = {**dict(model.named_parameters()), **buffers(model)}
+    for name, tensor in tensors.items():
+        if name not in held:
+            raise ConfigError(f"tensor '{name}' came for a model that has no such tensor")
+        if held[name].shape != tensor.shape:
+            shapes = f"{tuple(tensor.shape)}, the model's is {tuple(held[name].shape)}"
+            raise ConfigError(f"tensor '{name}' came with shape {shapes}")
+        held[name].copy_(tensor)
+
+
+def _load(model: nn.Module, message: Message | None, kept: Kept | None) -> None:
+    if message is not None:
+        load_tensors(model, message.model)
+    if kept is not None:
+        load_tensors(model, kept.extras.get(OWN_LAYERS, {}))

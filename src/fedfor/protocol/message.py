@@ -1,0 +1,75 @@
+from dataclasses import dataclass, field
+
+from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes
+
+
+@dataclass(frozen=True)
+class Message:
+    """What the server sends to each client of a round. Its tensors are not to be changed."""
+
+    round: int
+    params: Tensors
+    """The shared parameters of w(t-1)."""
+    buffers: Tensors
+    extras: Extras = field(default_factory=dict)
+    difference: str | None = None
+    """The extra that is w(t-2) - w(t-1), if one is."""
+
+    @property
+    def model(self) -> Tensors:
+        return {**self.params, **self.buffers}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes down to a client that has nothing yet: the cross-device form."""
+        return nbytes(self.model) + extras_nbytes(self.extras)
+
+    @property
+    def silo_nbytes(self) -> int:
+        """Bytes down to a client that still has w(t-2): the cross-silo form.
+
+        It gets the difference in place of the parameters, and the buffers as they are.
+        """
+        if self.difference in self.extras:
+            return self.nbytes - nbytes(self.params)
+        return self.nbytes
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a client sends back."""
+
+    model: Tensors
+    extras: Extras
+    examples: int
+    steps: int
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(self.model) + extras_nbytes(self.extras)
+
+    def problem(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
+        """Why this cannot be an answer to `message`, or None if it can."""
+        if self.examples <= 0:
+            return f"the number of examples is {self.examples}"
+        if self.extras.keys() != set(expected_extras):
+            return f"the extras are {sorted(self.extras)}, expected {sorted(expected_extras)}"
+        expected = {"model": message.model, **dict.fromkeys(expected_extras, message.params)}
+        for what, tensors in {"model": self.model, **self.extras}.items():
+            if mismatch := _mismatch(tensors, expected[what]):
+                return f"{what}: {mismatch}"
+            if (name := first_not_finite(tensors)) is not None:
+                return f"{what}: NaN or infinity in '{name}'"
+        return None
+
+
+def _mismatch(got: Tensors, expected: Tensors) -> str | None:
+    if missing := sorted(expected.keys() - got.keys()):
+        return f"'{missing[0]}' is missing"
+    if surplus := sorted(got.keys() - expected.keys()):
+        return f"'{surplus[0]}' is not part of the model"
+    for name, tensor in got.items():
+        if tensor.shape != expected[name].shape:
+            shapes = f"{tuple(tensor.shape)}, expected {tuple(expected[name].shape)}"
+            return f"'{name}' has shape {shapes}"
+    return None

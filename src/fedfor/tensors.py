@@ -1,0 +1,44 @@
+"""Named tensors: the one form in which models and extras are held, sent and kept."""
+
+import torch
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+"""A tensor for each parameter or buffer, by its name in the model."""
+
+Extras = dict[str, Tensors]
+"""Further sets of such tensors, by what they are: a direction, a control variate, ..."""
+
+
+def nbytes(tensors: Tensors) -> int:
+    """The bytes that these tensors take on the wire or in a store."""
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+def extras_nbytes(extras: Extras) -> int:
+    return sum(nbytes(tensors) for tensors in extras.values())
+
+
+def copies(tensors: Tensors) -> Tensors:
+    return {name: t.detach().clone() for name, t in tensors.items()}
+
+
+def flatten(extras: Extras) -> Tensors:
+    """One level of names, `extra/parameter`, as a file wants them."""
+    return {f"{extra}/{name}": t for extra, ts in extras.items() for name, t in ts.items()}
+
+
+def unflatten(tensors: Tensors) -> Extras:
+    extras: Extras = {}
+    for key, tensor in tensors.items():
+        extra, name = key.split("/", 1)
+        extras.setdefault(extra, {})[name] = tensor
+    return extras
+
+
+def first_not_finite(tensors: Tensors) -> str | None:
+    """The name of a tensor that holds NaN or infinity, if one does."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
