@@ -8,7 +8,7 @@ from .clientopt import ClientOpt
 class FedAvg(ClientOpt):
     """FedAvg (McMahan et al., 2017): plain local training, nothing added.
 
-        L_k(w)
+    L_k(w)
     """
 
     name: ClassVar[str] = "fedavg"

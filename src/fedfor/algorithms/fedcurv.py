@@ -26,9 +26,9 @@ class FedCurv(ClientOpt):
     """
 
     name: ClassVar[str] = "fedcurv"
-    down: ClassVar[tuple[str, ...]] = ("fisher_sum", "fisher_weight_sum")
-    up: ClassVar[tuple[str, ...]] = ("fisher", "fisher_weight")
-    keeps: ClassVar[tuple[str, ...]] = ("own_fisher", "own_fisher_weight")
+    down: ClassVar[tuple[str, ...]] = ("fisher_sum", "fisher_w_sum")
+    up: ClassVar[tuple[str, ...]] = ("fisher", "fisher_w")
+    keeps: ClassVar[tuple[str, ...]] = ("own_fisher", "own_fisher_w")
     server_keeps: ClassVar[tuple[str, ...]] = down
     needs_fisher: ClassVar[bool] = True
 
@@ -42,15 +42,15 @@ class FedCurv(ClientOpt):
     ) -> Tensor:
         mine = lead(local.seen_last_round, w)
         f = x["fisher_sum"] - mine * x["own_fisher"]
-        g = x["fisher_weight_sum"] - mine * x["own_fisher_weight"]
+        g = x["fisher_w_sum"] - mine * x["own_fisher_w"]
         return fedcurv_gradient(w, f, g, self.lam)
 
     def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
-        fisher, fisher_weight = x["fisher"], x["fisher"] * w
+        fisher, fisher_w = x["fisher"], x["fisher"] * w
         return Outcome(
             upload=w,
-            up={"fisher": fisher, "fisher_weight": fisher_weight},
-            kept={"own_fisher": fisher, "own_fisher_weight": fisher_weight},
+            up={"fisher": fisher, "fisher_w": fisher_w},
+            kept={"own_fisher": fisher, "own_fisher_w": fisher_w},
         )
 
     def propose(
@@ -63,7 +63,7 @@ class FedCurv(ClientOpt):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return mean, {
             "fisher_sum": sums["fisher"],
-            "fisher_weight_sum": sums["fisher_weight"],
+            "fisher_w_sum": sums["fisher_w"],
         }
 
     def advice(self) -> str:

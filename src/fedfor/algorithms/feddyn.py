@@ -41,9 +41,7 @@ class FedDyn(ClientOpt):
         return feddyn_gradient(w, w0, x["own_gradient"], self.alpha)
 
     def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
-        return Outcome(
-            upload=w, kept={"own_gradient": x["own_gradient"] - self.alpha * (w - w0)}
-        )
+        return Outcome(upload=w, kept={"own_gradient": x["own_gradient"] - self.alpha * (w - w0)})
 
     def propose(
         self,

@@ -17,7 +17,7 @@ def fedprox_gradient(w: Tensor, w0: Tensor, mu: Scalar) -> Tensor:
 class FedProx(ClientOpt):
     """FedProx (Li et al., 2020): stay near the global model.
 
-        L_k(w) + mu/2 ||w - w0||^2
+    L_k(w) + mu/2 ||w - w0||^2
     """
 
     name: ClassVar[str] = "fedprox"

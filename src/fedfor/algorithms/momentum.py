@@ -19,7 +19,7 @@ def require_momentum(owner: str, setting: str, value: float) -> None:
 class FedAvgM(ServerOpt):
     """FedAvgM (Hsu et al., 2019): server momentum.
 
-        v <- momentum v + (w - mean w_k),    w <- w - lr v
+    v <- momentum v + (w - mean w_k),    w <- w - lr v
     """
 
     name: ClassVar[str] = "fedavgm"

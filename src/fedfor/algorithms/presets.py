@@ -110,8 +110,9 @@ def _server(preset: ServerOpt, options: Mapping[str, Any] | str) -> ServerOpt:
     if name is not None:
         part = _part(str(name)).get("server")
         if part is None:
-            raise ConfigError(f"algorithm.server '{name}' is not a ServerOpt; "
-                              f"known are: {', '.join(SERVER_OPTS)}")
+            raise ConfigError(
+                f"algorithm.server '{name}' is not a ServerOpt; known are: {', '.join(SERVER_OPTS)}"
+            )
         preset = part
     return _changed(preset, options, "algorithm.server.")
 

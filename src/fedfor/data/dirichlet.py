@@ -1,9 +1,12 @@
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DataError, require_number
 from ..randomness import generator
 from .labelled import DataSplit, Rows
 from .population import Partition, Population
+
+Shares = NDArray[np.float64]
 
 
 class DirichletDraws(Population):
@@ -68,10 +71,11 @@ def dirichlet_split(
     )
 
 
-def _dirichlet(draw: np.random.Generator, concentration: np.ndarray) -> np.ndarray:
+def _dirichlet(draw: np.random.Generator, concentration: Shares) -> Shares:
     """Shares that sum to one, also where a tiny concentration makes every gamma underflow."""
-    shares = draw.dirichlet(concentration)
+    shares: Shares = draw.dirichlet(concentration)
     if not np.isfinite(shares).all() or shares.sum() == 0:
         shares = np.zeros(len(concentration))
         shares[draw.integers(len(concentration))] = 1.0
-    return shares / shares.sum()
+    total: np.float64 = shares.sum()
+    return shares / total

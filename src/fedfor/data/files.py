@@ -36,7 +36,11 @@ def load_npz(path: Path) -> DataSplit:
 
 
 def _part(
-    path: Path, arrays: dict[str, NDArray[np.generic]], part: str, classes: int, names: tuple[str, ...]
+    path: Path,
+    arrays: dict[str, NDArray[np.generic]],
+    part: str,
+    classes: int,
+    names: tuple[str, ...],
 ) -> LabelledData:
     x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
     where = f"{path.name} ({part})"

@@ -1,15 +1,13 @@
 from ..errors import ConfigError
-from .labelled import DataSplit, Rows
-from .population import Partition, TestSet
+from .labelled import DataSplit
+from .population import Partition, TestSet, rows_of_domain
 
 
 class _ByDomain(Partition):
     def tests(self, round: int) -> list[TestSet]:  # noqa: A002
         """Each domain's test set belongs to the client that has this domain."""
         names = self.train.domains
-        return [
-            TestSet(t.name, t.samples, owner=names.index(t.name)) for t in super().tests(round)
-        ]
+        return [TestSet(t.name, t.samples, owner=names.index(t.name)) for t in super().tests(round)]
 
 
 def by_domain(split: DataSplit) -> Partition:
@@ -22,7 +20,4 @@ def by_domain(split: DataSplit) -> Partition:
         )
     if train.domains != split.test.domains:
         raise ConfigError(f"{train.name} and {split.test.name} have different domains")
-    rows: list[Rows] = [
-        (train.domain == d).nonzero().flatten().numpy() for d in range(len(train.domains))
-    ]
-    return _ByDomain(split, rows, "each domain needs training samples")
+    return _ByDomain(split, rows_of_domain(train), "each domain needs training samples")

@@ -17,9 +17,7 @@ class IidDraws(Population):
     def rows(self, client: int) -> Rows:
         draw = generator(self.seed, "iid", client=client)
         total = len(self.train)
-        return draw.choice(
-            total, self.samples_per_client, replace=self.samples_per_client > total
-        )
+        return draw.choice(total, self.samples_per_client, replace=self.samples_per_client > total)
 
 
 def iid_split(split: DataSplit, clients: int, seed: int) -> Partition:

@@ -37,7 +37,10 @@ class LongTail(Population):
         draw = generator(self.seed, "long-tail", client=client)
         counts = self.counts(draw.permutation(self.train.classes))
         return np.concatenate(
-            [draw.choice(rows, n, replace=False) for rows, n in zip(self._of_class, counts, strict=True)]
+            [
+                draw.choice(rows, n, replace=False)
+                for rows, n in zip(self._of_class, counts, strict=True)
+            ]
         )
 
     def if_empty(self) -> str:

@@ -2,6 +2,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..errors import ConfigError, DataError
 from ..randomness import entropy
 from .labelled import DataSplit, LabelledData, Rows, Samples
@@ -53,16 +55,22 @@ class Population:
         test = self.split.test
         if test.domain is None:
             return [TestSet("test", test.all_rows())]
-        of_domain = [(test.domain == d).nonzero().flatten().numpy() for d in range(len(test.domains))]
+        rows_of = rows_of_domain(test)
         return [
-            TestSet(name, Samples(test, rows))
-            for name, rows in zip(test.domains, of_domain, strict=True)
-            if len(rows)
+            TestSet(name, Samples(test, rows_of[d]))
+            for d, name in enumerate(test.domains)
+            if len(rows_of[d])
         ]
 
     def shift(self, round: int) -> dict[str, int] | None:  # noqa: A002
         """What changed at the start of this round, for the record."""
         return None
+
+
+def rows_of_domain(data: LabelledData) -> list[Rows]:
+    """For each domain, the rows that come from it."""
+    domain = np.zeros(0) if data.domain is None else data.domain.numpy()
+    return [np.flatnonzero(domain == d) for d in range(len(data.domains))]
 
 
 class Partition(Population):

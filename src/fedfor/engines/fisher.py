@@ -10,9 +10,7 @@ from ..tensors import Tensors
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def fisher_diagonal(
-    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, chunk: int = 64
-) -> Tensors:
+def fisher_diagonal(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, chunk: int = 64) -> Tensors:
     """The diagonal of the empirical Fisher matrix: the mean square of each sample's gradient.
 
     Batch norm uses its running statistics meanwhile, since a sample alone has none.

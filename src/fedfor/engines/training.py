@@ -54,4 +54,6 @@ class Training:
         try:
             return make(parameters, lr=self.lr_in(round), **self.options)  # type: ignore[no-any-return]
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"training.options: {self.optimizer} refuses them: {error}") from error
+            raise ConfigError(
+                f"training.options: {self.optimizer} refuses them: {error}"
+            ) from error

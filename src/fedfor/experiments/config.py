@@ -34,9 +34,9 @@ class DataConfig(Section):
 
 
 class _PopulationConfig(Section):
-    cohort: int = Field(10, ge=1)
+    cohort: int = Field(default=10, ge=1)
     """Clients called in each round."""
-    concept_shift: float | None = Field(None, ge=0, le=1)
+    concept_shift: float | None = Field(default=None, ge=0, le=1)
     """The chance, at the start of each round, that one class gets another label."""
 
 
@@ -44,43 +44,43 @@ class LongTailConfig(_PopulationConfig):
     """The paper's prior shift: a long tail over the classes, another for each client."""
 
     kind: Literal["long-tail"] = "long-tail"
-    clients: int = Field(10**10, ge=1)
-    share: float = Field(0.1, gt=0, le=1)
-    ratio: float = Field(0.01, gt=0, le=1)
+    clients: int = Field(default=10**10, ge=1)
+    share: float = Field(default=0.1, gt=0, le=1)
+    ratio: float = Field(default=0.01, gt=0, le=1)
 
 
 class DirichletConfig(_PopulationConfig):
     """Class shares from a Dirichlet distribution; the smaller alpha, the more unlike."""
 
     kind: Literal["dirichlet"]
-    clients: int = Field(100, ge=1)
-    alpha: float = Field(0.3, gt=0)
-    samples_per_client: int | None = Field(None, ge=1)
+    clients: int = Field(default=100, ge=1)
+    alpha: float = Field(default=0.3, gt=0)
+    samples_per_client: int | None = Field(default=None, ge=1)
     """Draw so many for each client, independently; without it, all data are dealt out once."""
-    min_samples: int = Field(1, ge=1)
+    min_samples: int = Field(default=1, ge=1)
 
 
 class ShardsConfig(_PopulationConfig):
     """Data sorted by label and dealt out in shards."""
 
     kind: Literal["shards"]
-    clients: int = Field(100, ge=1)
-    shards_per_client: int = Field(2, ge=1)
+    clients: int = Field(default=100, ge=1)
+    shards_per_client: int = Field(default=2, ge=1)
 
 
 class IidConfig(_PopulationConfig):
     """Clients alike: what the others are measured against."""
 
     kind: Literal["iid"]
-    clients: int = Field(100, ge=1)
-    samples_per_client: int | None = Field(None, ge=1)
+    clients: int = Field(default=100, ge=1)
+    samples_per_client: int | None = Field(default=None, ge=1)
 
 
 class DomainsConfig(_PopulationConfig):
     """The paper's covariate shift: one client for each domain of the data."""
 
     kind: Literal["domains"]
-    cohort: int | None = Field(None, ge=1)  # type: ignore[assignment]
+    cohort: int | None = Field(default=None, ge=1)  # type: ignore[assignment]
     """All domains unless told otherwise."""
 
 
@@ -96,10 +96,10 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    epochs: int = Field(1, ge=1)
-    batch_size: int = Field(32, ge=1)
-    lr: float = Field(0.01, gt=0, allow_inf_nan=False)
-    lr_decay: float = Field(1.0, gt=0, allow_inf_nan=False)
+    epochs: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=32, ge=1)
+    lr: float = Field(default=0.01, gt=0, allow_inf_nan=False)
+    lr_decay: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """The rate of round t is lr * lr_decay**(t-1)."""
     optimizer: str = "sgd"
     """A class of torch.optim by name; fresh each round."""
@@ -108,23 +108,23 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    every: int = Field(1, ge=1)
+    every: int = Field(default=1, ge=1)
     """Evaluate each so many rounds, and after the last."""
-    half: int | None = Field(None, ge=1)
+    half: int | None = Field(default=None, ge=1)
     """The round that counts as half way."""
-    target: float | None = Field(None, gt=0, le=1)
+    target: float | None = Field(default=None, gt=0, le=1)
     """The accuracy, as a fraction, whose first round is reported."""
 
 
 class RunConfig(Section):
-    seed: int = Field(0, ge=0)
-    rounds: int = Field(50, ge=1)
+    seed: int = Field(default=0, ge=0)
+    rounds: int = Field(default=50, ge=1)
     device: str = "cpu"
     """cpu, cuda, cuda:1, ..., or auto."""
-    threads: int = Field(1, ge=1)
+    threads: int = Field(default=1, ge=1)
     """Torch threads. One is fastest for small models; more can change the last bit of results."""
     engine: Literal["serial"] = "serial"
-    checkpoint_every: int = Field(1, ge=1)
+    checkpoint_every: int = Field(default=1, ge=1)
     algorithm: dict[str, Any] = {"name": "fedfor"}
     """`name`, settings of its ClientOpt, and `server`, `sharing`, `weighting`."""
     data: DataConfig = DataConfig()

@@ -144,7 +144,7 @@ class RunFolder:
 
     def load_checkpoint(self) -> tuple[int, Extras, list[str]]:
         """The newest checkpoint that is whole: its round, its state, and words about others."""
-        damage = []
+        damage: list[str] = []
         for round_ in reversed(self.checkpoint_rounds()):
             folder = self.checkpoints_path / f"{round_:06d}"
             try:

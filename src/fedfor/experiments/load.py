@@ -33,7 +33,9 @@ def read_toml(source: str) -> dict[str, Any]:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError as error:
             hint = nearest(source, bundled)
-            raise ConfigError(f"there is no config file {source}; of the bundled, {hint}") from error
+            raise ConfigError(
+                f"there is no config file {source}; of the bundled, {hint}"
+            ) from error
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the config {source}: {error}") from error
     try:
@@ -74,6 +76,7 @@ def load_config(
     tables = _copy(tables)
     for assignment in assignments:
         set_value(tables, assignment)
+    tables.pop("compare", None)  # says what to compare, nothing about a run
     try:
         return RunConfig.model_validate(tables)
     except ValidationError as error:
@@ -88,10 +91,8 @@ def _sentence(error: ValidationError) -> str:
     first, *more = error.errors()
     kinds = {"long-tail", "dirichlet", "shards", "iid", "domains"}
     place = [str(p) for p in first["loc"]]
-    if len(place) > 1 and place[0] == "population" and place[1] in kinds:
-        kind = place.pop(1)
-    else:
-        kind = ""
+    tagged = len(place) > 1 and place[0] == "population" and place[1] in kinds
+    kind = place.pop(1) if tagged else ""
     where = ".".join(place)
     if first["type"] == "extra_forbidden":
         text = f"{where}: no such setting; {nearest(place[-1], _known(place[:-1], kind))}"
@@ -116,7 +117,5 @@ def _known(place: list[str], kind: str) -> Iterable[str]:
         annotation = model.model_fields[part].annotation
         candidates = getattr(annotation, "__args__", (annotation,))
         models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        model = next(
-            (m for m in models if kind in str(m.model_fields.get("kind", ""))), models[0]
-        )
+        model = next((m for m in models if kind in str(m.model_fields.get("kind", ""))), models[0])
     return list(model.model_fields)

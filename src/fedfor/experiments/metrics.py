@@ -54,7 +54,7 @@ def summarise(
 
 @dataclass(frozen=True)
 class Spread:
-    """Values of several seeds. Those that are None never got there, and are counted, not dropped."""
+    """Values of several seeds. None stands for one that never got there: told, not dropped."""
 
     values: tuple[float | None, ...]
 

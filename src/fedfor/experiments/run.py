@@ -68,5 +68,3 @@ def _summary(config: RunConfig, records: list[Record]) -> dict[str, object]:
         **summarise(records, config.rounds, config.half, config.evaluation.target),
         "seconds": round(sum(r["seconds"] for r in records), 3),
     }
-
-

@@ -63,9 +63,7 @@ class Simulation:
     def _clients(self, t: int) -> list[int]:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
 
-    def _train(
-        self, message: Message, clients: Iterable[int], record: Record
-    ) -> Iterator[Reply]:
+    def _train(self, message: Message, clients: Iterable[int], record: Record) -> Iterator[Reply]:
         keeps = not self.algorithm.stateless
         jobs = (
             Job(
@@ -114,8 +112,7 @@ class Simulation:
             return self.engine.evaluate(self.server.model, test.samples)
         owners = clients if test.owner is None else [test.owner]
         scores = [
-            self.engine.evaluate(self.server.model, test.samples, self.store.get(k))
-            for k in owners
+            self.engine.evaluate(self.server.model, test.samples, self.store.get(k)) for k in owners
         ]
         return Score(
             sum(s.accuracy for s in scores) / len(scores), sum(s.loss for s in scores) / len(scores)

@@ -20,9 +20,7 @@ class Server:
     FedDyn and SCAFFOLD scale their server state by it.
     """
 
-    def __init__(
-        self, algorithm: Algorithm | str, model: nn.Module, population: int
-    ) -> None:
+    def __init__(self, algorithm: Algorithm | str, model: nn.Module, population: int) -> None:
         self.algorithm = by_name(algorithm) if isinstance(algorithm, str) else algorithm
         self.population = population
         self.round = 0

@@ -1,0 +1,245 @@
+"""The command line. Everything heavy is imported inside the commands, so that --help is quick."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import FedforError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .experiments.comparison import Comparison
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+Config = Annotated[
+    str, typer.Argument(help="A TOML file, or the name of a bundled config (see: fedfor configs).")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: training.lr=0.1. Repeat."),
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write to.")]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", "-w", min=1, help="Processes at a time. Default: one for each core."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Federated learning that converges on non-IID clients and keeps no state on them.
+
+    \b
+    Examples:
+      fedfor run prior-shift
+      fedfor run prior-shift --set algorithm.alpha=3 --set rounds=20
+      fedfor compare covariate-shift -a fedbn -a fedfor+fedbn --seeds 3
+      fedfor resume runs/prior-shift/fedfor-seed0
+      fedfor algorithms
+    """
+    if version:
+        typer.echo(f"fedfor {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(config: Config, assignments: Assignments = None, out: Out = None) -> None:
+    """Run one experiment into a folder.
+
+    \b
+    Examples:
+      fedfor run prior-shift
+      fedfor run my.toml --set algorithm.name=fedprox --set algorithm.mu=0.1 --out runs/prox
+      fedfor run my.toml --set algorithm.server.name=fedadam --set seed=7
+    """
+    from .experiments.folder import RunFolder
+    from .experiments.load import load_config, read_toml
+    from .experiments.run import start_run
+
+    settings = load_config(read_toml(config), assignments or (), source=config)
+    name = f"{settings.algorithm['name'].replace(':', '_')}-seed{settings.seed}"
+    folder = RunFolder(out or Path("runs") / Path(config).stem / name)
+    start_run(folder, settings)
+    _run_folder(folder.path)
+
+
+@app.command()
+def compare(
+    config: Config,
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--algorithm", "-a", help="A name and settings: fedprox,mu=0.1. Repeat for more."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="How many, or which: 3, or 0,1,2 (10, for seed 10 alone).")
+    ] = None,
+    assignments: Assignments = None,
+    out: Out = None,
+    workers: Workers = None,
+) -> None:
+    """Run several algorithms on several seeds and put them into one table.
+
+    The same command again goes on where it was stopped.
+
+    \b
+    Examples:
+      fedfor compare prior-shift -a fedavg -a fedprox,mu=0.1 -a fedfor --seeds 5
+      fedfor compare prior-shift -a fedfor,alpha=2 -a fedfor,alpha=8 --set training.epochs=8
+      fedfor compare my.toml -a fedavg,training.lr=0.1 -a fedfor+fedadam,server.lr=0.01
+    """
+    from .experiments.comparison import Comparison, with_assignments
+    from .experiments.load import read_toml
+
+    tables = with_assignments(read_toml(config), assignments or ())
+    choice: dict[str, Any] = dict(tables.get("compare", {}))
+    if algorithms:
+        choice["algorithms"] = algorithms
+    if seeds is not None:
+        choice["seeds"] = _seeds(seeds)
+    tables["compare"] = choice
+    path = out or Path("runs") / f"compare-{Path(config).stem}"
+    _compare(Comparison(tables, path, source=config), workers)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    workers: Workers = None,
+) -> None:
+    """Go on with a run or a comparison that was interrupted, as if it had not been."""
+    from .experiments.comparison import Comparison
+
+    if (folder / "compare.toml").is_file():
+        _compare(Comparison.saved(folder), workers)
+    else:
+        _run_folder(folder)
+
+
+@app.command("algorithms")
+def show_algorithms(
+    name: Annotated[str | None, typer.Argument(help="One of them, or a combination.")] = None,
+) -> None:
+    """Show what each algorithm sends, keeps and costs, or all about one."""
+    from .report.algorithms import algorithms_table, describe
+
+    if name is not None:
+        typer.echo(describe(name))
+    else:
+        _console().print(algorithms_table())
+
+
+@app.command()
+def configs(
+    name: Annotated[str | None, typer.Argument(help="Print this one, to start your own.")] = None,
+) -> None:
+    """Show the bundled configs, or print one: fedfor configs prior-shift > my.toml."""
+    from .errors import ConfigError, nearest
+    from .experiments.load import bundled_configs
+
+    bundled = bundled_configs()
+    if name is None:
+        for known, text in bundled.items():
+            comment = " ".join(
+                line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")
+            )
+            typer.echo(f"{known}\n    {comment}")
+    elif name in bundled:
+        typer.echo(bundled[name], nl=False)
+    else:
+        raise ConfigError(f"there is no bundled config '{name}'; {nearest(name, bundled)}")
+
+
+def _run_folder(path: Path) -> None:
+    from .experiments.folder import RunFolder
+    from .experiments.run import run_in_folder
+    from .report.progress import outcome, show_run
+
+    folder = RunFolder(path)
+    config = folder.config()
+    name = f"{config.algorithm['name']}, seed {config.seed}"
+    console = _console()
+    done = len(folder.records())
+    try:
+        with show_run(console, name, done, config.rounds) as on_round:
+            run_in_folder(folder, on_round)
+    except KeyboardInterrupt:
+        _stopped(f"fedfor resume {path}")
+    summary = folder.summary() or {}
+    console.print(
+        f"{outcome(summary, config)}. Everything is in {path}", soft_wrap=True, highlight=False
+    )
+
+
+def _compare(comparison: "Comparison", workers: int | None) -> None:
+    from .experiments.compare import compare as run_all
+    from .report.comparison import write_report
+    from .report.progress import ComparisonProgress
+
+    console = _console()
+    progress = ComparisonProgress(console, comparison)
+    if progress.ended == len(comparison.runs):
+        text = (
+            f"All {progress.ended} runs are there already; delete {comparison.path} to redo them."
+        )
+        console.print(text, soft_wrap=True, highlight=False)
+    try:
+        with progress.shown():
+            ended = run_all(comparison, workers, progress.end, progress.tick)
+    except KeyboardInterrupt:
+        _stopped(f"fedfor resume {comparison.path}")
+    write_report(comparison, console)
+    if broken := [e for e in ended if e.problem is not None and not e.diverged]:
+        what = f"{len(broken)} of {len(comparison.runs)} runs failed, see above"
+        raise FedforError(f"{what}; mend it and go on with 'fedfor resume {comparison.path}'")
+
+
+def _seeds(text: str) -> int | list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise FedforError(f"--seeds {text}: write a count, such as 3, or a list: 0,1,2") from error
+    return numbers if "," in text else numbers[0]
+
+
+def _stopped(command: str) -> None:
+    sys.stderr.write(f"\nstopped; nothing is lost, go on with: {command}\n")
+    sys.exit(130)
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=120)
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"fedfor: warning: {message}\n")
+
+
+def main() -> None:
+    """Mistakes of the user end in one sentence and exit code 2; divergence in 3."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except FedforError as error:
+        sys.stderr.write(f"fedfor: {error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Several algorithms x several seeds: what to run, and what came of it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import Field, ValidationError, field_validator
+
+from ..errors import ConfigError, FolderError
+from .config import RunConfig, Section
+from .folder import RunFolder, write_atomically
+from .load import load_config, read_toml, set_value
+from .metrics import Spread
+from .simulation import Record
+
+SECTIONS = ("training", "population", "evaluation", "model", "data")
+
+
+class CompareConfig(Section):
+    """The [compare] table of a config."""
+
+    algorithms: list[str] = Field(default=["fedavg", "fedfor"], min_length=1)
+    """Each a name and settings: 'fedprox,mu=0.1,training.lr=0.05'."""
+    seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _count(cls, value: Any) -> Any:
+        return list(range(value)) if isinstance(value, int) else value
+
+    @field_validator("algorithms", "seeds")
+    @classmethod
+    def _once(cls, value: list[Any]) -> list[Any]:
+        if len(set(value)) < len(value):
+            raise ValueError("each may be named once only")
+        return value
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    label: str
+    seed: int
+    config: RunConfig
+    folder: RunFolder
+
+
+class Comparison:
+    """A folder of run folders, one for each algorithm and seed."""
+
+    def __init__(self, tables: Mapping[str, Any], path: Path, source: str = "config") -> None:
+        self.path = path
+        self.tables = dict(tables)
+        try:
+            self.config = CompareConfig.model_validate(self.tables.get("compare", {}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(p) for p in ("compare", *first["loc"]))
+            raise ConfigError(f"{source}: {where}: {first['msg']}") from error
+        self.runs = [
+            self._plan(label, seed, source)
+            for seed in self.config.seeds
+            for label in self.config.algorithms
+        ]
+
+    def _plan(self, label: str, seed: int, source: str) -> PlannedRun:
+        tables = {**self.tables, "seed": seed, "algorithm": {}}
+        name, *assignments = label.split(",")
+        tables["algorithm"]["name"] = name.strip()
+        scoped = [
+            a if a.strip().split(".")[0] in SECTIONS else f"algorithm.{a.strip()}"
+            for a in assignments
+        ]
+        config = load_config(tables, scoped, source=f"{source}, {label}")
+        safe = re.sub(r"[^A-Za-z0-9+.,=_-]", "_", label)
+        return PlannedRun(
+            label, seed, config, RunFolder(self.path / "runs" / safe / f"seed-{seed}")
+        )
+
+    @property
+    def saved_path(self) -> Path:
+        return self.path / "compare.toml"
+
+    @classmethod
+    def saved(cls, path: Path) -> "Comparison":
+        """The comparison that a folder holds."""
+        saved = path / "compare.toml"
+        return cls(read_toml(str(saved)), path, source=str(saved))
+
+    def create(self) -> None:
+        """Make the folder, or go on in it if it holds just this comparison."""
+        compare = self.config.model_dump(mode="json")
+        content = tomli_w.dumps({**self.tables, "compare": compare}).encode()
+        if self.saved_path.is_file():
+            if self.saved_path.read_bytes() != content:
+                raise FolderError(
+                    f"{self.path} holds another comparison; choose another folder with --out, or "
+                    f"go on with it by 'fedfor resume {self.path}'"
+                )
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise FolderError(f"{self.path} is not empty; choose another folder with --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.saved_path, content)
+
+    @property
+    def first(self) -> RunConfig:
+        """What all runs have in common: any run's rounds, target and data."""
+        return self.runs[0].config
+
+    def results(self) -> "list[AlgorithmResult]":
+        """What came of each algorithm, in the order asked for."""
+        return [
+            AlgorithmResult(label, [r for r in self.runs if r.label == label])
+            for label in self.config.algorithms
+        ]
+
+
+class AlgorithmResult:
+    """The finished runs of one algorithm."""
+
+    def __init__(self, label: str, runs: Sequence[PlannedRun]) -> None:
+        self.label = label
+        self.runs = [run for run in runs if run.folder.summary() is not None]
+        self.summaries = [s for run in runs if (s := run.folder.summary()) is not None]
+
+    @property
+    def diverged(self) -> int:
+        return sum("diverged" in s for s in self.summaries)
+
+    def spread(self, metric: str) -> Spread:
+        """One value a seed. A run that diverged has no accuracy to average."""
+        return Spread(tuple(None if "diverged" in s else s.get(metric) for s in self.summaries))
+
+    def domain_spread(self, domain: str) -> Spread:
+        return Spread(tuple(s.get("domains", {}).get(domain) for s in self.summaries))
+
+    def records(self) -> list[list[Record]]:
+        return [run.folder.records() for run in self.runs]
+
+
+def with_assignments(tables: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    for assignment in assignments:
+        set_value(tables, assignment)
+    return tables

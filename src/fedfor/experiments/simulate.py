@@ -1,0 +1,89 @@
+"""A simulation in a few lines of Python, without a folder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..algorithms import Algorithm
+from ..algorithms.presets import algorithm as by_name
+from ..data import Population
+from ..engines import SerialEngine, Training
+from ..engines.fisher import Loss
+from ..models import build_model
+from ..protocol.local import load_tensors
+from ..randomness import torch_seeded
+from .metrics import best_accuracy, mean_accuracy, rounds_to
+from .simulation import Record, Simulation
+from .store import Store
+
+
+@dataclass(frozen=True)
+class History:
+    """What came of a simulation: a record for each round, and the model after the last."""
+
+    records: list[Record]
+    model: nn.Module
+
+    @property
+    def accuracies(self) -> list[float]:
+        return [r["accuracy"] for r in self.records if "accuracy" in r]
+
+    @property
+    def best(self) -> float | None:
+        return best_accuracy(self.records, len(self.records))
+
+    @property
+    def mean(self) -> float | None:
+        return mean_accuracy(self.records)
+
+    def rounds_to(self, target: float) -> int | None:
+        return rounds_to(self.records, target)
+
+
+def simulate(
+    algorithm: Algorithm | str,
+    population: Population,
+    model: nn.Module | str = "cnn",
+    *,
+    rounds: int,
+    cohort: int = 10,
+    seed: int = 0,
+    training: Training | None = None,
+    loss: Loss = nn.functional.cross_entropy,
+    device: str | torch.device = "cpu",
+    evaluate_every: int = 1,
+    store: Store | None = None,
+    on_round: Callable[[Record], None] = lambda record: None,
+    **training_options: Any,
+) -> History:
+    """Federated training of `model` over `population`.
+
+    `training_options` are those of `Training`: epochs, batch_size, lr, optimizer, ... The model is
+    trained in place. `cohort` is capped at the size of the population.
+    """
+    chosen = by_name(algorithm) if isinstance(algorithm, str) else algorithm
+    how = training or Training(**training_options)
+    if isinstance(model, str):
+        train = population.train
+        with torch_seeded(seed, "init"):
+            model = build_model(model, train.x.shape[1:], train.classes)
+    engine = SerialEngine(model, chosen, how, seed, loss, device)
+    simulation = Simulation(
+        population,
+        model,
+        chosen,
+        how,
+        engine,
+        cohort=min(cohort, population.size),
+        seed=seed,
+        store=store,
+    )
+    records = []
+    for t in range(1, rounds + 1):
+        records.append(simulation.round(evaluate=t == rounds or t % evaluate_every == 0))
+        on_round(records[-1])
+    load_tensors(model, simulation.server.model)
+    return History(records, model)

@@ -1,0 +1,70 @@
+"""What a comparison leaves behind: a table on screen and in files, and a picture."""
+
+from importlib.util import find_spec
+from typing import Any
+
+from rich.console import Console
+
+from ..experiments.comparison import AlgorithmResult, Comparison
+from ..experiments.folder import write_atomically, write_json
+from .curves import draw_curves
+from .table import columns, domain_columns, markdown, terminal
+
+METRICS = (
+    "best_half",
+    "best",
+    "final",
+    "mean_over_rounds",
+    "rounds_to_target",
+    "down_cross_device",
+    "down_cross_silo",
+    "up",
+    "state_bytes",
+    "seconds",
+)
+
+
+def write_report(comparison: Comparison, console: Console) -> None:
+    """Show the table, and write table.md, comparison.json and curves.png."""
+    results = comparison.results()
+    shown, by_domain = columns(comparison), domain_columns(results)
+    seeds = len(comparison.config.seeds)
+    title = f"{comparison.path.name}: {comparison.first.rounds} rounds, {seeds} seeds"
+    console.print(terminal(results, shown, title))
+    text = markdown(results, shown)
+    if by_domain:
+        console.print(terminal(results, by_domain, "accuracy by domain after the last round"))
+        text += "\n" + markdown(results, by_domain)
+    write_atomically(comparison.path / "table.md", text.encode())
+    write_json(comparison.path / "comparison.json", as_json(comparison, results))
+    console.print(_closing(comparison, results), soft_wrap=True, highlight=False)
+
+
+def _closing(comparison: Comparison, results: list[AlgorithmResult]) -> str:
+    files = f"{comparison.path}/table.md and comparison.json"
+    if find_spec("matplotlib") is None:
+        picture = "for curves.png: pip install 'fedfor[report]'"
+    else:
+        draw_curves(comparison, results, comparison.path / "curves.png")
+        picture = f"curves in {comparison.path}/curves.png"
+    return (
+        f"Table in {files}, {picture}. Next: fedfor compare covariate-shift -a fedbn "
+        "-a fedfor+fedbn, or your own data: docs/data.md"
+    )
+
+
+def as_json(comparison: Comparison, results: list[AlgorithmResult]) -> dict[str, Any]:
+    """The numbers behind the table."""
+    rows = []
+    for result in results:
+        spreads = {metric: result.spread(metric) for metric in METRICS}
+        metrics = {
+            metric: {"mean": s.mean, "deviation": s.deviation, "values": list(s.values)}
+            for metric, s in spreads.items()
+        }
+        seeds = [run.seed for run in result.runs]
+        rows.append(
+            {"algorithm": result.label, "seeds": seeds, "diverged": result.diverged, **metrics}
+        )
+    config = comparison.first.model_dump(mode="json", exclude={"seed", "algorithm"})
+    return {"config": config, "results": rows}

@@ -1,0 +1,124 @@
+"""Progress: bars on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from ..experiments.compare import Ended
+from ..experiments.comparison import Comparison
+from ..experiments.config import RunConfig
+from ..experiments.metrics import best_accuracy
+from ..experiments.run import OnRound
+from ..experiments.simulation import Record
+
+BESTS = ("best_half", "best")
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+    )
+
+
+def _accuracy(record: Record | None) -> str:
+    return f"{100 * record['accuracy']:5.1f} %" if record and "accuracy" in record else "      -"
+
+
+def outcome(summary: Mapping[str, Any], config: RunConfig) -> str:
+    """How a run ended, in a few words."""
+    half, best = ("-" if (v := summary.get(k)) is None else f"{100 * v:.1f} %" for k in BESTS)
+    words = f"best accuracy {half} by round {config.half}, {best} by {config.rounds}"
+    if config.evaluation.target is not None:
+        reached = summary.get("rounds_to_target")
+        words += f"; {100 * config.evaluation.target:g} % "
+        words += f"in round {reached}" if reached else "never reached"
+    return words
+
+
+@contextmanager
+def show_run(console: Console, name: str, done: int, rounds: int) -> Iterator[OnRound]:
+    """Follow one run round by round."""
+    if console.is_terminal:
+        with _bars(console) as bars:
+            task = bars.add_task(name, total=rounds, completed=done, accuracy=_accuracy(None))
+
+            def advance(record: Record) -> None:
+                bars.update(task, completed=record["round"])
+                if "accuracy" in record:
+                    bars.update(task, accuracy=_accuracy(record))
+
+            yield advance
+        return
+    began = time.monotonic()
+    every = max(1, rounds // 20)
+
+    def line(record: Record) -> None:
+        t = record["round"]
+        if t % every == 0 or t == rounds:
+            left = (time.monotonic() - began) / (t - done) * (rounds - t)
+            words = [name, f"round {t}/{rounds}", f"accuracy {_accuracy(record).strip()}"]
+            console.print("  ".join([*words, f"{left:.0f} s left"]), soft_wrap=True)
+
+    yield line
+
+
+class ComparisonProgress:
+    """Follows the runs of a comparison by reading their folders."""
+
+    def __init__(self, console: Console, comparison: Comparison) -> None:
+        self.console, self.comparison = console, comparison
+        self.ended = sum(run.folder.summary() is not None for run in comparison.runs)
+        self._tasks: dict[str, TaskID] = {}
+        self._bars: Progress | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        if not self.console.is_terminal:
+            yield
+            return
+        total = self.comparison.first.rounds * len(self.comparison.config.seeds)
+        with _bars(self.console) as self._bars:
+            for label in self.comparison.config.algorithms:
+                task = self._bars.add_task(label, total=total, accuracy=_accuracy(None))
+                self._tasks[label] = task
+            self.tick()
+            yield
+            self.tick()
+
+    def tick(self) -> None:
+        if self._bars is None:
+            return
+        for label, task in self._tasks.items():
+            runs = [r.folder.records() for r in self.comparison.runs if r.label == label]
+            last = [r["accuracy"] for records in runs for r in records[-1:] if "accuracy" in r]
+            shown = f"{100 * sum(last) / len(last):5.1f} %" if last else _accuracy(None)
+            self._bars.update(task, completed=sum(map(len, runs)), accuracy=shown)
+
+    def end(self, ended: Ended) -> None:
+        self.ended += 1
+        what = f"{ended.run.label}, seed {ended.run.seed}"
+        if ended.problem is not None:
+            self.console.print(f"{what}: {ended.problem}", soft_wrap=True, markup=False)
+        elif not self.console.is_terminal:
+            records = ended.run.folder.records()
+            best = best_accuracy(records, len(records)) or 0.0
+            seconds = sum(r["seconds"] for r in records)
+            count = f"({self.ended} of {len(self.comparison.runs)} runs)"
+            text = f"{what}: best {100 * best:.1f} % in {seconds:.0f} s {count}"
+            self.console.print(text, soft_wrap=True, markup=False, highlight=False)

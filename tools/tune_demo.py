@@ -1,0 +1,63 @@
+"""Tune every method of the demo on the same grid, on seeds that the demo does not use.
+
+    .venv/bin/python tools/tune_demo.py [FOLDER]
+
+Three local learning rates x three values of the one setting that a method has of its own (for
+those without one, the server's step size). Best mean accuracy wins. Writes
+results/demo-tuning.json; the winners stand in src/fedfor/configs/demo.toml. Interrupted, the same
+command goes on.
+"""
+
+import sys
+from pathlib import Path
+
+from fedfor import __version__
+from fedfor.experiments.compare import compare
+from fedfor.experiments.comparison import Comparison
+from fedfor.experiments.folder import write_json
+from fedfor.experiments.load import read_toml
+
+RATES = (0.02, 0.05, 0.1)
+OWN = {
+    "fedavg": ("server.lr", (0.7, 1.0, 1.5)),
+    "fedprox": ("mu", (0.01, 0.1, 1.0)),
+    "fedavgm": ("server.momentum", (0.5, 0.7, 0.9)),
+    "scaffold": ("server.lr", (0.7, 1.0, 1.5)),
+    "fedfor": ("alpha", (2.0, 5.0, 10.0)),
+}
+SEEDS = [100, 101, 102]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/demo-tuning")
+    grid = {
+        method: [f"{method},{key}={v},training.lr={lr}" for v in values for lr in RATES]
+        for method, (key, values) in OWN.items()
+    }
+    tables = read_toml("demo")
+    tables["compare"] = {"algorithms": [a for labels in grid.values() for a in labels]}
+    tables["compare"]["seeds"] = SEEDS
+    comparison = Comparison(tables, folder)
+    compare(
+        comparison, on_end=lambda e: print(e.run.label, e.run.seed, e.problem or "", flush=True)
+    )
+    means = {r.label: r.spread("best").mean for r in comparison.results()}
+    winners = {m: max(labels, key=lambda a: means[a] or 0.0) for m, labels in grid.items()}
+    write_json(
+        Path("results/demo-tuning.json"),
+        {
+            "command": "python tools/tune_demo.py",
+            "fedfor": __version__,
+            "metric": "best accuracy, mean over seeds; null where a seed diverged",
+            "seeds": SEEDS,
+            "settings": comparison.first.model_dump(mode="json", exclude={"algorithm", "seed"}),
+            "winners": winners,
+            "grid": means,
+        },
+    )
+    for method, label in winners.items():
+        print(f"{method}: {label}  {100 * (means[label] or 0):.1f} %")
+
+
+if __name__ == "__main__":
+    main()
