@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/tune_demo.py [FOLDER]
 
-Three local learning rates x three values of the one setting that a method has of its own (for
+Four local learning rates x three values of the one setting that a method has of its own (for
 those without one, the server's step size). Best mean accuracy wins. Writes
 results/demo-tuning.json; the winners stand in src/fedfor/configs/demo.toml. Interrupted, the same
 command goes on.
@@ -17,12 +17,12 @@ from fedfor.experiments.comparison import Comparison
 from fedfor.experiments.folder import write_json
 from fedfor.experiments.load import read_toml
 
-RATES = (0.02, 0.05, 0.1)
+RATES = (0.05, 0.1, 0.2, 0.4)
 OWN = {
-    "fedavg": ("server.lr", (0.7, 1.0, 1.5)),
-    "fedprox": ("mu", (0.01, 0.1, 1.0)),
-    "fedavgm": ("server.momentum", (0.5, 0.7, 0.9)),
-    "scaffold": ("server.lr", (0.7, 1.0, 1.5)),
+    "fedavg": ("server.lr", (1.0, 1.5, 2.0)),
+    "fedprox": ("mu", (0.001, 0.01, 0.1)),
+    "fedavgm": ("server.momentum", (0.7, 0.9, 0.95)),
+    "scaffold": ("server.lr", (1.0, 1.5, 2.0)),
     "fedfor": ("alpha", (2.0, 5.0, 10.0)),
 }
 SEEDS = [100, 101, 102]

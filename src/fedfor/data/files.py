@@ -16,8 +16,8 @@ def load_npz(path: Path) -> DataSplit:
     can be a client for each domain.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
     except FileNotFoundError as error:
         raise DataError(f"data.file: there is no file {path}") from error
     except (OSError, ValueError, BadZipFile, EOFError) as error:

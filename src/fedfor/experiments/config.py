@@ -13,7 +13,7 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    """Which data: a bundled set by `name`, or your own in an .npz `file`."""
+    """Which data: a bundled set by `name`, or your own in an .npz `file`, which goes first."""
 
     name: Literal["digits", "digit-domains", "file"] = "digits"
     file: Path | None = None
@@ -23,13 +23,13 @@ class DataConfig(Section):
     @classmethod
     def _file_names_itself(cls, value: Any) -> Any:
         if isinstance(value, dict) and value.get("file") is not None:
-            return {"name": "file", **value}
+            return {**value, "name": "file"}
         return value
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "DataConfig":
         if (self.name == "file") != (self.file is not None):
-            raise ValueError("give either the name of a bundled data set or a file")
+            raise ValueError("name 'file' goes with data.file, the path of an .npz file")
         return self
 
 
@@ -139,8 +139,9 @@ class RunConfig(Section):
         """Every setting of the algorithm, so that a run's config says all even years later."""
         if isinstance(value, str):
             value = {"name": value}
-        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-            raise ValueError("the algorithm must be a name or a table with a name")
+        if not isinstance(value, dict) or not isinstance(value.get("name", ""), str):
+            raise ValueError("it must be a name or a table with a name")
+        value = {"name": "fedfor", **value}
         built = algorithm(**value)
         return {
             "name": value["name"],
@@ -149,6 +150,11 @@ class RunConfig(Section):
             "sharing": built.sharing,
             "weighting": built.weighting,
         }
+
+    @field_validator("population", mode="before")
+    @classmethod
+    def _default_kind(cls, value: Any) -> Any:
+        return {"kind": "long-tail", **value} if isinstance(value, dict) else value
 
     def build_algorithm(self) -> Algorithm:
         return algorithm(**self.algorithm)

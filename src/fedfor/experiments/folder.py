@@ -143,7 +143,10 @@ class RunFolder:
         return sorted(int(folder.name) for folder in folders)
 
     def load_checkpoint(self) -> tuple[int, Extras, list[str]]:
-        """The newest checkpoint that is whole: its round, its state, and words about others."""
+        """The newest checkpoint that is whole: its round, its state, and words about others.
+
+        Round 0 where there was none yet.
+        """
         damage: list[str] = []
         for round_ in reversed(self.checkpoint_rounds()):
             folder = self.checkpoints_path / f"{round_:06d}"
@@ -151,11 +154,11 @@ class RunFolder:
                 return round_, _read_checkpoint(folder, round_), damage
             except (OSError, ValueError, KeyError, SafetensorError) as error:
                 damage.append(f"checkpoint {folder} is damaged ({error}) and was passed over")
-        if damage or self.records():
+        if damage:
             raise FolderError(
-                f"{self.path} cannot be resumed: {damage[0] if damage else 'no checkpoint is left'}"
-                f", and there is no other; the results of rounds 1 to {len(self.records())} are "
-                f"still in {self.rounds_path.name}, the model is lost: run anew into another folder"
+                f"{self.path} cannot be resumed: {damage[0]}, and there is no other; the results "
+                f"of rounds 1 to {len(self.records())} are still in {self.rounds_path.name}, the "
+                "model is lost: run anew into another folder"
             )
         return 0, {}, damage
 

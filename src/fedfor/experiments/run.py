@@ -35,7 +35,8 @@ def _run(folder: RunFolder, config: RunConfig, on_round: OnRound) -> list[Record
     for sentence in damage:
         warnings.warn(f"{sentence}; going on from round {done}", stacklevel=2)
     records = folder.keep_records(done)
-    store = DiskStore(folder.clients_path, resumed_from=done)
+    oldest = min(folder.checkpoint_rounds(), default=0)
+    store = DiskStore(folder.clients_path, resumed_from=done, oldest_checkpoint=oldest)
     simulation = build_simulation(config, store)
     if done:
         simulation.server.load_state(done, state)

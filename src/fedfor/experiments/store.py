@@ -49,12 +49,12 @@ class DiskStore:
     the one resumed from belongs to work that was lost, and is deleted.
     """
 
-    def __init__(self, folder: Path, resumed_from: int = 0) -> None:
+    def __init__(self, folder: Path, resumed_from: int = 0, oldest_checkpoint: int = 0) -> None:
         self.folder = folder
         self.nbytes = 0
         self._rounds: dict[int, list[int]] = {}
         self._sizes: dict[int, int] = {}
-        self._oldest_checkpoint = 0
+        self._oldest_checkpoint = oldest_checkpoint
         for path in sorted(folder.glob("*/*-*.safetensors")):
             client, round_ = (int(part) for part in path.stem.split("-"))
             if round_ > resumed_from:

@@ -67,11 +67,13 @@ def show_run(console: Console, name: str, done: int, rounds: int) -> Iterator[On
         return
     began = time.monotonic()
     every = max(1, rounds // 20)
+    rounds_here = 0
 
     def line(record: Record) -> None:
-        t = record["round"]
+        nonlocal rounds_here
+        t, rounds_here = record["round"], rounds_here + 1
         if t % every == 0 or t == rounds:
-            left = (time.monotonic() - began) / (t - done) * (rounds - t)
+            left = (time.monotonic() - began) / rounds_here * (rounds - t)
             words = [name, f"round {t}/{rounds}", f"accuracy {_accuracy(record).strip()}"]
             console.print("  ".join([*words, f"{left:.0f} s left"]), soft_wrap=True)
 

@@ -1,0 +1,252 @@
+"""The command line as people use it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfor import __version__, cli
+
+SMALL = [
+    "--set", "rounds=2", "--set", "population.cohort=3", "--set", "training.epochs=1",
+    "--set", "model.name=linear",
+]  # fmt: skip
+
+
+class Cli:
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        self.monkeypatch.setattr(sys, "argv", ["fedfor", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = self.capsys.readouterr()
+        return code, captured.out, captured.err
+
+
+@pytest.fixture
+def fedfor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    return Cli(capsys, monkeypatch)
+
+
+def test_version_and_help(fedfor: Cli) -> None:
+    assert fedfor("--version") == (0, f"fedfor {__version__}\n", "")
+    code, out, _ = fedfor("--help")
+    assert code == 0
+    for word in ("run", "compare", "resume", "algorithms", "configs", "fedfor run prior-shift"):
+        assert word in out
+    for command in ("run", "compare", "resume"):
+        assert fedfor(command, "--help")[0] == 0
+
+
+def test_algorithms(fedfor: Cli) -> None:
+    code, out, _ = fedfor("algorithms")
+    assert code == 0
+    for name in ("fedavg", "scaffold", "fedfor-paper+fedbn", "direction", "own_control"):
+        assert name in out
+    code, out, _ = fedfor("algorithms", "fedfor+fedadam+fedbn")
+    assert code == 0
+    assert "algorithm.alpha = 5.0" in out
+    assert "algorithm.server.beta2 = 0.99" in out
+    assert "batch-norm" in out
+
+
+def test_configs(fedfor: Cli) -> None:
+    assert "covariate-shift" in fedfor("configs")[1]
+    code, out, _ = fedfor("configs", "prior-shift")
+    assert code == 0
+    Path("mine.toml").write_text(out)
+    assert fedfor("run", "mine.toml", *SMALL)[0] == 0
+    assert Path("runs/mine/fedfor-seed0/summary.json").is_file()
+    assert "did you mean 'prior-shift'" in fedfor("configs", "prior")[2]
+
+
+def test_run_and_resume(fedfor: Cli) -> None:
+    code, out, err = fedfor("run", "prior-shift", *SMALL, "--set", "algorithm.alpha=3", "-o", "r")
+    assert (code, err) == (0, "")
+    assert "round 2/2" in out
+    assert "90 % never reached. Everything is in r" in out
+    assert "alpha = 3\n" in Path("r/config.toml").read_text()
+    Path("r/summary.json").unlink()
+    code, out, _ = fedfor("resume", "r")
+    assert code == 0
+    assert json.loads(Path("r/summary.json").read_text())["rounds"] == 2
+
+
+def test_compare(fedfor: Cli) -> None:
+    words = [
+        "compare",
+        "prior-shift",
+        "-a",
+        "fedavg",
+        "-a",
+        "fedfor,alpha=2",
+        "--seeds",
+        "2",
+        *SMALL,
+    ]
+    code, out, err = fedfor(*words, "--out", "c", "--workers", "1")
+    assert (code, err) == (0, "")
+    assert "fedfor,alpha=2, seed 1: best" in out
+    assert "(4 of 4 runs)" in out
+    assert {p.name for p in Path("c").iterdir()} == {
+        "compare.toml", "comparison.json", "curves.png", "runs", "table.md",
+    }  # fmt: skip
+    assert "All 4 runs are there" in fedfor(*words, "--out", "c")[1]
+    assert "All 4 runs are there" in fedfor("resume", "c")[1]
+
+
+def npz(**changed: object) -> str:
+    rng = np.random.default_rng(0)
+    arrays: dict[str, object] = {
+        "x_train": rng.random((40, 1, 8, 8)).astype(np.float32),
+        "y_train": np.arange(40) % 4,
+        "x_test": rng.random((8, 1, 8, 8)).astype(np.float32),
+        "y_test": np.arange(8) % 4,
+        **changed,
+    }
+    np.savez("mine.npz", **arrays)  # type: ignore[arg-type]
+    return "data.file=mine.npz"
+
+
+def nan_data() -> str:
+    x = np.zeros((40, 1, 8, 8), np.float32)
+    x[7] = np.nan
+    return npz(x_train=x)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("algorithm.name=scafold", "did you mean 'scaffold'?"),
+        ("algorithm.alpha=-1", "fedfor: alpha must be 0 or more (got -1)"),
+        ("population.clients=4", "cohort is 10 but the population has 4 clients"),
+        ("population.share=0.002", "has no data; raise population.share"),
+        (lambda: npz(y_test=np.arange(8)), "label 4 of sample 4 is out of range"),
+        (nan_data, "1 samples hold NaN or infinity, the first is sample 7"),
+        ("data.file=gone.npz", "there is no file gone.npz"),
+        ("training.optimizer=addam", "did you mean 'adam'"),
+        ("device=cuda:99", "device 'cuda:99' cannot be used here"),
+    ],
+)
+def test_bad_inputs_get_one_sentence_and_exit_code_2(
+    fedfor: Cli, assignment: object, words: str
+) -> None:
+    text = assignment() if callable(assignment) else assignment
+    code, _, err = fedfor("run", "prior-shift", "--set", text, "-o", "r")
+    assert code == 2
+    assert words in err
+    assert err.startswith("fedfor: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_own_data_runs(fedfor: Cli) -> None:
+    code, _, err = fedfor("run", "prior-shift", *SMALL, "--set", npz(), "-o", "r")
+    assert (code, err) == (0, "")
+
+
+def test_other_bad_inputs(fedfor: Cli) -> None:
+    Path("broken.toml").write_text("[training\nlr = 1")
+    cases = [
+        (["run", "broken.toml"], "broken.toml is not valid TOML"),
+        (["run", "gone.toml"], "there is no config file gone.toml"),
+        (["resume", "nowhere"], "nowhere is no run folder"),
+        (["compare", "demo", "--seeds", "three"], "write a count, such as 3"),
+        (["compare", "demo", "--seeds", "-1"], "compare.seeds"),
+        (["algorithms", "fedavgg"], "did you mean 'fedavg'"),
+    ]
+    for words, expected in cases:
+        code, _, err = fedfor(*words)
+        assert code == 2, words
+        assert expected in err
+        assert err.count("\n") == 1
+
+
+def test_a_folder_that_holds_another_run(fedfor: Cli) -> None:
+    assert fedfor("run", "prior-shift", *SMALL, "-o", "r")[0] == 0
+    before = Path("r/rounds.jsonl").read_bytes()
+    code, _, err = fedfor("run", "prior-shift", *SMALL, "-o", "r")
+    assert code == 2
+    assert "r holds another run (fedfor, seed 0, 2 of 2 rounds); choose another folder" in err
+    assert Path("r/rounds.jsonl").read_bytes() == before
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_checkpoint_cut_in_half(fedfor: Cli) -> None:
+    assert fedfor("run", "prior-shift", *SMALL, "-o", "r")[0] == 0
+    first, second = sorted(Path("r/checkpoints").glob("*/state.safetensors"))
+    second.write_bytes(second.read_bytes()[:200])
+    code, _, err = fedfor("resume", "r")
+    assert code == 0
+    assert "fedfor: warning: checkpoint" in err
+    assert "going on from round 1" in err
+    first, second = sorted(Path("r/checkpoints").glob("*/state.safetensors"))
+    for tensors in (first, second):
+        tensors.write_bytes(tensors.read_bytes()[:200])
+    code, _, err = fedfor("resume", "r")
+    assert code == 2
+    assert "the model is lost" in err
+
+
+def test_divergence_is_exit_code_3_and_keeps_the_folder(fedfor: Cli) -> None:
+    words = ["--set", "training.lr=1e30", "--set", "model.name=mlp", "-o", "r"]
+    code, _, err = fedfor("run", "prior-shift", *SMALL, *words)
+    assert code == 3
+    assert "diverged in round 1" in err
+    assert "lower training.lr (now 1e+30)" in err
+    assert "0 rounds before it are in r" in err
+    assert json.loads(Path("r/summary.json").read_text())["diverged"]
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_is_one_line(fedfor: Cli) -> None:
+    from fedfor.algorithms.fedfor import _warn_that_equation_explodes
+
+    _warn_that_equation_explodes.cache_clear()
+    words = ["run", "prior-shift", *SMALL, "--set", "algorithm.strength=equation", "-o", "r"]
+    _, _, err = fedfor(*words)
+    assert err.startswith("fedfor: warning: fedfor with strength = 'equation' and alpha = 5")
+    assert err.count("warning") == 1
+
+
+def test_import_is_light() -> None:
+    """What `import fedfor` and --help load is a cost in every process: not torch."""
+    code = "import sys, fedfor, fedfor.cli; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_bars_on_a_terminal(tmp_path: Path) -> None:
+    """In a pseudo-terminal there is a bar with rounds, accuracy and time left."""
+    pty = pytest.importorskip("pty", reason="no pseudo-terminals on this system")
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "fedfor.cli", "run", "prior-shift", *SMALL, "-o", "r"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(master)
+    assert process.wait() == 0
+    text = shown.decode()
+    for words in ("fedfor, seed 0", "2/2", " %", "0:00:0"):
+        assert words in text
