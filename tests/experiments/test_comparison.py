@@ -6,7 +6,7 @@ from rich.console import Console
 
 from fedfor.errors import ConfigError, FolderError
 from fedfor.experiments.compare import compare
-from fedfor.experiments.comparison import Comparison
+from fedfor.experiments.comparison import Comparison, with_assignments
 from fedfor.experiments.folder import RunFolder, sha256
 from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
@@ -144,6 +144,22 @@ def test_mistakes_are_told(tmp_path: Path, choice: dict[str, object], words: str
         planned(tmp_path / "c", compare=choice)
     assert words in str(error.value)
     assert not (tmp_path / "c").exists()
+
+
+def test_settings_of_all_runs(tmp_path: Path) -> None:
+    tables = with_assignments({"rounds": 3}, ["training.lr=0.5", "population.cohort=2"])
+    assert tables["training"]["lr"] == 0.5
+    for assignment, words in (
+        ("algorithm.alpha=3", "-a NAME,alpha=3"),
+        ("algorithm=fedavg", "-a NAME"),
+        ("seed=4", "use --seeds"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            with_assignments({}, [assignment])
+        assert words in str(error.value)
+    twice = {"algorithms": ["fedprox, mu=0.1", "fedprox,\tmu=0.1"]}
+    with pytest.raises(ConfigError, match="would write to one folder"):
+        planned(tmp_path / "c", compare=twice)
 
 
 def test_occupied_folders_are_refused(done: Comparison, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_values_are_toml_or_text() -> None:
         ({}, ["evaluation.target=90"], "less than or equal to 1"),
         ({"algorithm": 3}, [], "must be a name or a table with a name"),
         ({"population": 4}, [], "population"),
+        ({"rounds": 5, "evaluation": {"half": 6}}, [], "half cannot be after the last of 5 rounds"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(

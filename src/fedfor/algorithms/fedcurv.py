@@ -32,7 +32,7 @@ class FedCurv(ClientOpt):
     server_keeps: ClassVar[tuple[str, ...]] = down
     needs_fisher: ClassVar[bool] = True
 
-    lam: float = 0.01
+    lam: float = 0.001
 
     def __post_init__(self) -> None:
         require_number(self.name, "lam", self.lam, least=0)

@@ -64,6 +64,8 @@ class Comparison:
             for seed in self.config.seeds
             for label in self.config.algorithms
         ]
+        if len({run.folder.path for run in self.runs}) < len(self.runs):
+            raise ConfigError(f"{source}: two algorithms would write to one folder; name one apart")
 
     def _plan(self, label: str, seed: int, source: str) -> PlannedRun:
         tables = {**self.tables, "seed": seed, "algorithm": {}}
@@ -141,6 +143,16 @@ class AlgorithmResult:
 
 
 def with_assignments(tables: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """What --set says, for all runs of a comparison."""
     for assignment in assignments:
+        key = assignment.partition("=")[0].strip()
+        if key.split(".")[0] == "algorithm":
+            setting = assignment.partition(".")[2] or "alpha=3"
+            raise ConfigError(
+                f"--set {assignment}: in a comparison, settings go with the algorithm they are of: "
+                f"-a NAME,{setting}"
+            )
+        if key == "seed":
+            raise ConfigError(f"--set {assignment}: in a comparison, use --seeds")
         set_value(tables, assignment)
     return tables

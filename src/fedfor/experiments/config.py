@@ -26,6 +26,12 @@ class DataConfig(Section):
             return {**value, "name": "file"}
         return value
 
+    @field_validator("file")
+    @classmethod
+    def _from_anywhere(cls, value: Path | None) -> Path | None:
+        """Absolute, so that a run can be resumed from another folder."""
+        return None if value is None else value.expanduser().absolute()
+
     @model_validator(mode="after")
     def _one_of_both(self) -> "DataConfig":
         if (self.name == "file") != (self.file is not None):
@@ -155,6 +161,12 @@ class RunConfig(Section):
     @classmethod
     def _default_kind(cls, value: Any) -> Any:
         return {"kind": "long-tail", **value} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _half_within_rounds(self) -> "RunConfig":
+        if self.evaluation.half is not None and self.evaluation.half > self.rounds:
+            raise ValueError(f"evaluation.half cannot be after the last of {self.rounds} rounds")
+        return self
 
     def build_algorithm(self) -> Algorithm:
         return algorithm(**self.algorithm)

@@ -101,7 +101,9 @@ def _sentence(error: ValidationError) -> str:
         text = f"population.kind cannot be '{given}'; {nearest(str(given), kinds)}"
     else:
         message = first["msg"].removeprefix("Value error, ")
-        text = f"{where}: {message[0].lower()}{message[1:]} (got {_shown(first['input'])})"
+        text = f"{message[0].lower()}{message[1:]}"
+        if where:
+            text = f"{where}: {text} (got {_shown(first['input'])})"
     return text + (f" (and {len(more)} more mistakes)" if more else "")
 
 

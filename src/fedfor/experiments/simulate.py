@@ -22,7 +22,10 @@ from .store import Store
 
 @dataclass(frozen=True)
 class History:
-    """What came of a simulation: a record for each round, and the model after the last."""
+    """What came of a simulation: a record for each round, and the model after the last.
+
+    Under FedBN the model's batch-norm layers are the initial ones: clients keep theirs.
+    """
 
     records: list[Record]
     model: nn.Module
@@ -85,5 +88,5 @@ def simulate(
     for t in range(1, rounds + 1):
         records.append(simulation.round(evaluate=t == rounds or t % evaluate_every == 0))
         on_round(records[-1])
-    load_tensors(model, simulation.server.model)
+    load_tensors(model, {**engine.initial_own, **simulation.server.model})
     return History(records, model)

@@ -75,8 +75,7 @@ class LocalRound:
         self, optimizer: Optimizer, message: Message | None, kept: Kept | None, steps: int
     ) -> None:
         rates = {id(p): float(g["lr"]) for g in optimizer.param_groups for p in g["params"]}
-        came_down = message.extras if message else {}
-        was_kept = kept.extras if kept else {}
+        extras = {**(message.extras if message else {}), **(kept.extras if kept else {})}
         seen = float(kept is not None and kept.round == self.round - 1)
         self._terms: dict[str, _Term] = {}
         for name, p in trainable(self.model).items():
@@ -85,7 +84,7 @@ class LocalRound:
             start = message.params[name].to(p.device) if message else p.detach().clone()
             x = {}
             for extra in self.client_opt.down + self.client_opt.keeps:
-                found = {**came_down, **was_kept}.get(extra, {}).get(name)
+                found = extras.get(extra, {}).get(name)
                 x[extra] = torch.zeros_like(start) if found is None else found.to(p.device)
             if id(p) not in rates:
                 raise ConfigError(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from rich.progress import (
 from ..experiments.compare import Ended
 from ..experiments.comparison import Comparison
 from ..experiments.config import RunConfig
+from ..experiments.folder import RunFolder
 from ..experiments.metrics import best_accuracy
 from ..experiments.run import OnRound
 from ..experiments.simulation import Record
@@ -87,6 +89,7 @@ class ComparisonProgress:
         self.console, self.comparison = console, comparison
         self.ended = sum(run.folder.summary() is not None for run in comparison.runs)
         self._tasks: dict[str, TaskID] = {}
+        self._seen: dict[Path, tuple[int, list[Record]]] = {}
         self._bars: Progress | None = None
 
     @contextmanager
@@ -107,10 +110,18 @@ class ComparisonProgress:
         if self._bars is None:
             return
         for label, task in self._tasks.items():
-            runs = [r.folder.records() for r in self.comparison.runs if r.label == label]
+            runs = [self._records(r.folder) for r in self.comparison.runs if r.label == label]
             last = [r["accuracy"] for records in runs for r in records[-1:] if "accuracy" in r]
             shown = f"{100 * sum(last) / len(last):5.1f} %" if last else _accuracy(None)
             self._bars.update(task, completed=sum(map(len, runs)), accuracy=shown)
+
+    def _records(self, folder: RunFolder) -> list[Record]:
+        """Read again only what has grown."""
+        path = folder.rounds_path
+        size = path.stat().st_size if path.is_file() else 0
+        if path not in self._seen or self._seen[path][0] != size:
+            self._seen[path] = (size, folder.records())
+        return self._seen[path][1]
 
     def end(self, ended: Ended) -> None:
         self.ended += 1
