@@ -22,9 +22,9 @@ RATES = (0.1, 0.2, 0.4, 0.8)
 OWN = {
     "fedavg": ("server.lr", (1.0, 1.5, 2.0)),
     "fedprox": ("mu", (0.001, 0.01, 0.1)),
-    "fedavgm": ("server.momentum", (0.7, 0.9, 0.95)),
+    "fedavgm": ("server.momentum", (0.5, 0.7, 0.9)),
     "scaffold": ("server.lr", (1.0, 1.5, 2.0)),
-    "fedfor": ("alpha", (2.0, 5.0, 10.0)),
+    "fedfor": ("alpha", (5.0, 10.0, 20.0)),
 }
 SEEDS = [100, 101, 102]
 

@@ -62,7 +62,7 @@ def test_going_on_runs_only_what_is_left(done: Comparison) -> None:
 def test_the_report(done: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
     write_report(done, Console(width=200))
     shown = capsys.readouterr().out
-    assert "fedavg,training.lr=1e30 [2 of 2 diverged]" in shown
+    assert "  training.lr=1e30 [2 of 2 diverged]" in shown
     assert "never" in shown
     assert "curves in" in shown
     table = (done.path / "table.md").read_text()

@@ -1,3 +1,5 @@
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from fedfor.experiments.build import build_simulation
 from fedfor.experiments.config import RunConfig
 from fedfor.experiments.folder import _plain
 from fedfor.experiments.load import bundled_configs, load_config, parse_value, read_toml
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("name", bundled_configs())
@@ -158,3 +162,20 @@ def test_half_way() -> None:
     assert RunConfig(rounds=25).half == 12
     assert load_config({"rounds": 25, "evaluation": {"half": 15}}).half == 15
     assert RunConfig(rounds=1).half == 1
+
+
+def test_the_demo_takes_the_winners_of_the_tuning() -> None:
+    """Every method was tuned on a grid of the same size; the demo's settings are what won."""
+    tuning = json.loads((ROOT / "results/demo-tuning.json").read_text())
+    algorithms = read_toml("demo")["compare"]["algorithms"]
+
+    def normal(label: str) -> str:
+        return label.replace(".0,", ",")
+
+    assert [normal(a) for a in algorithms] == [normal(w) for w in tuning["winners"].values()]
+    sizes = Counter(label.split(",")[0] for label in tuning["grid"])
+    assert len(set(sizes.values())) == 1
+    assert not set(tuning["seeds"]) & set(range(read_toml("demo")["compare"]["seeds"]))
+    for method, winner in tuning["winners"].items():
+        means = {k: v or 0 for k, v in tuning["grid"].items() if k.startswith(f"{method},")}
+        assert winner == max(means, key=means.__getitem__)

@@ -133,5 +133,6 @@ def terminal(results: Sequence[AlgorithmResult], shown: Sequence[Column], title:
         table.add_column(column.title, justify="right", no_wrap=len(column.title) < 12)
     for result, cells in zip(results, rows(results, shown), strict=True):
         texts = [f"[bold green]{c.text}*[/]" if c.winner else f"{c.text} " for c in cells]
-        table.add_row(label(result).replace("[", r"\["), *texts)
+        name = label(result).replace("[", r"\[").replace(",", "\n  ")
+        table.add_row(name, *texts)
     return table
