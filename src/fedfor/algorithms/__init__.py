@@ -3,7 +3,7 @@
 from .adaptive import FedAdagrad, FedAdam, FedYogi
 from .algorithm import Algorithm, Weighting, settings
 from .average import Average
-from .clientopt import ClientOpt, Cohort, Local, Outcome, Scalar, lead
+from .clientopt import ClientOpt, Cohort, Local, Named, Outcome, Scalar, lead
 from .fedavg import FedAvg
 from .fedcurv import FedCurv
 from .feddyn import FedDyn
@@ -36,6 +36,7 @@ __all__ = [
     "FedProx",
     "FedYogi",
     "Local",
+    "Named",
     "Outcome",
     "Scaffold",
     "Scalar",

@@ -1,4 +1,3 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -6,7 +5,7 @@ import torch
 from torch import Tensor
 
 from ..errors import require_number
-from .clientopt import Scalar
+from .clientopt import Named, Scalar
 from .momentum import require_momentum
 from .serveropt import ServerOpt
 
@@ -41,7 +40,7 @@ class Adaptive(ServerOpt):
         raise NotImplementedError
 
     def step(
-        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+        self, w: Tensor, proposal: Tensor, state: Named, client_lr: Scalar
     ) -> tuple[Tensor, dict[str, Tensor]]:
         delta = proposal - w
         m = self.beta1 * state["m"] + (1 - self.beta1) * delta

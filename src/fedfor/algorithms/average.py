@@ -1,11 +1,10 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from ..errors import require_number
-from .clientopt import Scalar
+from .clientopt import Named, Scalar
 from .serveropt import ServerOpt
 
 
@@ -21,7 +20,7 @@ class Average(ServerOpt):
         require_number(self.name, "lr", self.lr, above=0)
 
     def step(
-        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+        self, w: Tensor, proposal: Tensor, state: Named, client_lr: Scalar
     ) -> tuple[Tensor, dict[str, Tensor]]:
         if self.lr == 1:  # to the bit, not up to the rounding of w + (proposal - w)
             return proposal, {}

@@ -6,6 +6,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+Named = Mapping[str, Tensor]
+"""One parameter's tensors by what they are: its direction, its control variate, ..."""
+
 Scalar = float | Tensor
 """A number, or one number per client as a tensor over the leading client axes."""
 
@@ -42,8 +45,8 @@ class Outcome:
 
     upload: Tensor
     """Goes up as the client's model."""
-    up: Mapping[str, Tensor] = field(default_factory=dict)
-    kept: Mapping[str, Tensor] = field(default_factory=dict)
+    up: Named = field(default_factory=dict)
+    kept: Named = field(default_factory=dict)
 
 
 class ClientOpt:
@@ -74,28 +77,21 @@ class ClientOpt:
         """Whether `added_gradient` must know beforehand how many steps there will be."""
         return False
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor | None:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor | None:
         """What is added to the gradient at `w` in a round that began at `w0`; None for nothing."""
         return None
 
-    def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
         """On the client, after the last step."""
         return Outcome(upload=w)
 
     def propose(
-        self,
-        w0: Tensor,
-        mean: Tensor,
-        sums: Mapping[str, Tensor],
-        state: Mapping[str, Tensor],
-        cohort: Cohort,
+        self, w0: Tensor, mean: Tensor, sums: Named, state: Named, cohort: Cohort
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """On the server: where the model should go, and the new server state."""
         return mean, dict(state)
 
-    def after(self, old: Tensor, new: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def after(self, old: Tensor, new: Tensor, state: Named) -> dict[str, Tensor]:
         """On the server, once the ServerOpt has moved the model from `old` to `new`."""
         return dict(state)
 

@@ -1,11 +1,10 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from ..errors import require_number
-from .clientopt import ClientOpt, Cohort, Local, Outcome, Scalar, lead
+from .clientopt import ClientOpt, Cohort, Local, Named, Outcome, Scalar, lead
 
 
 def fedcurv_gradient(w: Tensor, f: Tensor, g: Tensor, lam: Scalar) -> Tensor:
@@ -37,15 +36,13 @@ class FedCurv(ClientOpt):
     def __post_init__(self) -> None:
         require_number(self.name, "lam", self.lam, least=0)
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         mine = lead(local.seen_last_round, w)
         f = x["fisher_sum"] - mine * x["own_fisher"]
         g = x["fisher_w_sum"] - mine * x["own_fisher_w"]
         return fedcurv_gradient(w, f, g, self.lam)
 
-    def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
         fisher, fisher_w = x["fisher"], x["fisher"] * w
         return Outcome(
             upload=w,
@@ -54,12 +51,7 @@ class FedCurv(ClientOpt):
         )
 
     def propose(
-        self,
-        w0: Tensor,
-        mean: Tensor,
-        sums: Mapping[str, Tensor],
-        state: Mapping[str, Tensor],
-        cohort: Cohort,
+        self, w0: Tensor, mean: Tensor, sums: Named, state: Named, cohort: Cohort
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return mean, {
             "fisher_sum": sums["fisher"],

@@ -1,11 +1,10 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from ..errors import require_number
-from .clientopt import ClientOpt, Cohort, Local, Outcome, Scalar, lead
+from .clientopt import ClientOpt, Cohort, Local, Named, Outcome, Scalar, lead
 
 
 def feddyn_gradient(w: Tensor, w0: Tensor, h_k: Tensor, alpha: Scalar) -> Tensor:
@@ -35,21 +34,14 @@ class FedDyn(ClientOpt):
     def __post_init__(self) -> None:
         require_number(self.name, "alpha", self.alpha, above=0)
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         return feddyn_gradient(w, w0, x["own_gradient"], self.alpha)
 
-    def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
         return Outcome(upload=w, kept={"own_gradient": x["own_gradient"] - self.alpha * (w - w0)})
 
     def propose(
-        self,
-        w0: Tensor,
-        mean: Tensor,
-        sums: Mapping[str, Tensor],
-        state: Mapping[str, Tensor],
-        cohort: Cohort,
+        self, w0: Tensor, mean: Tensor, sums: Named, state: Named, cohort: Cohort
     ) -> tuple[Tensor, dict[str, Tensor]]:
         share = cohort.count / cohort.population
         h = state["h"] - self.alpha * share * (mean - w0)

@@ -1,6 +1,5 @@
 import functools
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, require_choice, require_number
-from .clientopt import ClientOpt, Local, Scalar, lead
+from .clientopt import ClientOpt, Local, Named, Scalar, lead
 
 Strength = Literal["step", "loss", "equation"]
 
@@ -87,15 +86,13 @@ class FedFOR(ClientOpt):
             return self.alpha / local.lr
         return self.alpha
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         d = x["direction"]
         if not self.clip:
             return fedfor_linear_gradient(d, self.c(local))
         return fedfor_gradient(w, w0, d, self.c(local))
 
-    def after(self, old: Tensor, new: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def after(self, old: Tensor, new: Tensor, state: Named) -> dict[str, Tensor]:
         return {"direction": old - new}
 
     def advice(self) -> str:

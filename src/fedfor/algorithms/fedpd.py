@@ -1,11 +1,10 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from ..errors import require_number
-from .clientopt import ClientOpt, Local, Outcome, Scalar, lead
+from .clientopt import ClientOpt, Local, Named, Outcome, Scalar, lead
 
 
 def fedpd_gradient(w: Tensor, w0: Tensor, dual: Tensor, eta: Scalar) -> Tensor:
@@ -35,12 +34,10 @@ class FedPD(ClientOpt):
     def __post_init__(self) -> None:
         require_number(self.name, "eta", self.eta, above=0)
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         return fedpd_gradient(w, w0, x["dual"], self.eta)
 
-    def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
         dual = x["dual"] + (w - w0) / self.eta
         return Outcome(upload=w + self.eta * dual, kept={"dual": dual})
 

@@ -1,11 +1,10 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from ..errors import require_number
-from .clientopt import ClientOpt, Local, Scalar, lead
+from .clientopt import ClientOpt, Local, Named, Scalar, lead
 
 
 def fedprox_gradient(w: Tensor, w0: Tensor, mu: Scalar) -> Tensor:
@@ -27,9 +26,7 @@ class FedProx(ClientOpt):
     def __post_init__(self) -> None:
         require_number(self.name, "mu", self.mu, least=0)
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         return fedprox_gradient(w, w0, self.mu)
 
     def advice(self) -> str:

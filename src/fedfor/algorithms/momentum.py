@@ -1,11 +1,10 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from ..errors import ConfigError, require_number
-from .clientopt import Scalar, lead
+from .clientopt import Named, Scalar, lead
 from .serveropt import ServerOpt
 
 
@@ -33,7 +32,7 @@ class FedAvgM(ServerOpt):
         require_number(self.name, "lr", self.lr, above=0)
 
     def step(
-        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+        self, w: Tensor, proposal: Tensor, state: Named, client_lr: Scalar
     ) -> tuple[Tensor, dict[str, Tensor]]:
         v = self.momentum * state["momentum"] + (w - proposal)
         return w - self.lr * v, {"momentum": v}
@@ -63,7 +62,7 @@ class SlowMo(ServerOpt):
         require_number(self.name, "lr", self.lr, above=0)
 
     def step(
-        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+        self, w: Tensor, proposal: Tensor, state: Named, client_lr: Scalar
     ) -> tuple[Tensor, dict[str, Tensor]]:
         gamma = lead(client_lr, w)
         u = self.beta * state["slow_momentum"] + (w - proposal) / gamma

@@ -1,10 +1,9 @@
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from .clientopt import ClientOpt, Cohort, Local, Outcome, lead
+from .clientopt import ClientOpt, Cohort, Local, Named, Outcome, lead
 
 
 def scaffold_gradient(c: Tensor, c_k: Tensor) -> Tensor:
@@ -29,12 +28,10 @@ class Scaffold(ClientOpt):
     keeps: ClassVar[tuple[str, ...]] = ("own_control",)
     server_keeps: ClassVar[tuple[str, ...]] = ("control",)
 
-    def added_gradient(
-        self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local
-    ) -> Tensor:
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         return scaffold_gradient(x["control"], x["own_control"])
 
-    def finish(self, w: Tensor, w0: Tensor, x: Mapping[str, Tensor], local: Local) -> Outcome:
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
         change = (w0 - w) / lead(local.steps * local.lr, w) - x["control"]
         return Outcome(
             upload=w,
@@ -43,11 +40,6 @@ class Scaffold(ClientOpt):
         )
 
     def propose(
-        self,
-        w0: Tensor,
-        mean: Tensor,
-        sums: Mapping[str, Tensor],
-        state: Mapping[str, Tensor],
-        cohort: Cohort,
+        self, w0: Tensor, mean: Tensor, sums: Named, state: Named, cohort: Cohort
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return mean, {"control": state["control"] + sums["control_change"] / cohort.population}

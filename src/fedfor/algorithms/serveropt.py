@@ -1,11 +1,10 @@
 """ServerOpt: what changes in aggregation."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
-from .clientopt import Scalar
+from .clientopt import Named, Scalar
 
 
 class ServerOpt:
@@ -23,7 +22,7 @@ class ServerOpt:
         return 0.0
 
     def step(
-        self, w: Tensor, proposal: Tensor, state: Mapping[str, Tensor], client_lr: Scalar
+        self, w: Tensor, proposal: Tensor, state: Named, client_lr: Scalar
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The new global parameter and the new state. `client_lr` is this round's local rate."""
         raise NotImplementedError
