@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,9 @@ SMALL = [
     "--set", "rounds=2", "--set", "population.cohort=3", "--set", "training.epochs=1",
     "--set", "model.name=linear",
 ]  # fmt: skip
+
+
+TOO_MANY = f"population.clients={10**10}"
 
 
 class Cli:
@@ -102,7 +107,7 @@ def test_compare(fedfor: Cli) -> None:
     assert "fedfor,alpha=2, seed 1: best" in out
     assert "(4 of 4 runs)" in out
     assert {p.name for p in Path("c").iterdir()} == {
-        "compare.toml", "comparison.json", "curves.png", "runs", "table.md",
+        ".lock", "compare.toml", "comparison.json", "curves.png", "runs", "table.md",
     }  # fmt: skip
     assert "All 4 runs are there" in fedfor(*words, "--out", "c")[1]
     assert "All 4 runs are there" in fedfor("resume", "c")[1]
@@ -136,7 +141,7 @@ def nan_data() -> str:
         ("population.share=0.002", "has no data; raise population.share"),
         (lambda: npz(y_test=np.arange(8)), "label 4 of sample 4 is out of range"),
         (nan_data, "1 samples hold NaN or infinity, the first is sample 7"),
-        ("data.file=gone.npz", "there is no file gone.npz"),
+        ("data.file=gone.npz", "gone.npz"),
         ("training.optimizer=addam", "did you mean 'adam'"),
         ("device=cuda:99", "device 'cuda:99' cannot be used here"),
     ],
@@ -148,9 +153,10 @@ def test_bad_inputs_get_one_sentence_and_exit_code_2(
     code, _, err = fedfor("run", "prior-shift", "--set", text, "-o", "r")
     assert code == 2
     assert words in err
-    assert err.startswith("fedfor: ")
+    assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert "Traceback" not in err
+    assert not Path("r").exists()
 
 
 def test_own_data_runs(fedfor: Cli) -> None:
@@ -160,12 +166,34 @@ def test_own_data_runs(fedfor: Cli) -> None:
 
 def test_other_bad_inputs(fedfor: Cli) -> None:
     Path("broken.toml").write_text("[training\nlr = 1")
+    Path("bad.py").write_text("def x(:\n")
     cases = [
         (["run", "broken.toml"], "broken.toml is not valid TOML"),
         (["run", "gone.toml"], "there is no config file gone.toml"),
         (["resume", "nowhere"], "nowhere is no run folder"),
         (["compare", "demo", "--seeds", "three"], "write a count, such as 3"),
-        (["compare", "demo", "--seeds", "-1"], "compare.seeds"),
+        (["compare", "demo", "--seeds", "-1"], "between 1 and 1000"),
+        (["compare", "demo", "--seeds", ""], "write a count, such as 3"),
+        (["compare", "demo", "--set", "population.kind=domains"], "needs data with domains"),
+        (["run", "prior-shift", *SMALL, "-o", "broken.toml/x"], "cannot read or write"),
+        (["run", "prior-shift", "--set", "model.name=:"], "not of the form package.module:name"),
+        (["run", "prior-shift", "--set", "model.name=os:getcwd"], "os:getcwd failed: TypeError"),
+        (["run", "prior-shift", "--set", "model.name=bad:x"], "cannot import 'bad': SyntaxError"),
+        (
+            ["run", "prior-shift", "--set", f"population.clients={10**20}"],
+            "must be from 1 to 1e+18",
+        ),
+        (
+            [
+                "run",
+                "prior-shift",
+                "--set",
+                "population.kind=iid",
+                "--set",
+                f"population.clients={10**10}",
+            ],
+            "10000000000 clients cannot share 1198 samples",
+        ),
         (["algorithms", "fedavgg"], "did you mean 'fedavg'"),
     ]
     for words, expected in cases:
@@ -191,7 +219,7 @@ def test_a_checkpoint_cut_in_half(fedfor: Cli) -> None:
     second.write_bytes(second.read_bytes()[:200])
     code, _, err = fedfor("resume", "r")
     assert code == 0
-    assert "fedfor: warning: checkpoint" in err
+    assert "warning: checkpoint" in err
     assert "going on from round 1" in err
     first, second = sorted(Path("r/checkpoints").glob("*/state.safetensors"))
     for tensors in (first, second):
@@ -218,7 +246,7 @@ def test_a_warning_is_one_line(fedfor: Cli) -> None:
     _warn_that_equation_explodes.cache_clear()
     words = ["run", "prior-shift", *SMALL, "--set", "algorithm.strength=equation", "-o", "r"]
     _, _, err = fedfor(*words)
-    assert err.startswith("fedfor: warning: fedfor with strength = 'equation' and alpha = 5")
+    assert err.startswith("warning: fedfor with strength = 'equation' and an alpha above 1")
     assert err.count("warning") == 1
 
 
@@ -250,3 +278,50 @@ def test_bars_on_a_terminal(tmp_path: Path) -> None:
     text = shown.decode()
     for words in ("fedfor, seed 0", "2/2", " %", "0:00:0"):
         assert words in text
+
+
+def test_runs_that_are_not_told_where_to_go_get_folders_of_their_own(fedfor: Cli) -> None:
+    for folder in ("fedfor-seed0", "fedfor-seed0-2", "fedfor-seed0-3"):
+        code, out, _ = fedfor("run", "prior-shift", *SMALL)
+        assert code == 0
+        assert f"Everything is in runs/prior-shift/{folder}" in out
+
+
+def test_names_with_brackets_are_shown_as_they_are(fedfor: Cli) -> None:
+    code, out, _ = fedfor("run", "prior-shift", *SMALL, "-o", "m[/b]ü [red]x")
+    assert code == 0
+    assert "Everything is in m[/b]ü [red]x" in out
+
+
+def test_another_kind_of_population_brings_its_own_settings(fedfor: Cli) -> None:
+    words = ["--set", "population.kind=shards", "--set", "population.clients=20"]
+    assert fedfor("run", "prior-shift", *words, *SMALL, "-o", "r")[0] == 0
+    assert "share" not in Path("r/config.toml").read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_comparison_leaves_no_process_and_goes_on(tmp_path: Path, how: int) -> None:
+    command = [sys.executable, "-m", "fedfor.cli"]
+    words = ["compare", "prior-shift", "-a", "fedavg", "-a", "scaffold", "--seeds", "1", "-w", "2"]
+    words += ["--set", "rounds=25", "--out", "c"]
+    process = subprocess.Popen([*command, *words], cwd=tmp_path, stderr=subprocess.PIPE)
+    records = [tmp_path / f"c/runs/{name}/seed-0/rounds.jsonl" for name in ("fedavg", "scaffold")]
+    deadline = time.monotonic() + 60
+    while not all(path.is_file() for path in records):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(how)  # to this process alone, not to its workers
+    _, err = process.communicate(timeout=20)
+    if how != signal.SIGKILL:
+        assert process.returncode == 130
+        assert b"stopped; nothing is lost, go on with: fedfor resume c" in err
+    time.sleep(1.0)
+    sizes = [path.stat().st_size for path in records]
+    time.sleep(1.5)
+    assert [path.stat().st_size for path in records] == sizes, "a worker is still at work"
+    short = (tmp_path / "c/compare.toml").read_text()
+    assert "rounds = 25" in short
+    done = subprocess.run([*command, "resume", "c"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    assert done.returncode == 0
+    assert (tmp_path / "c/table.md").is_file()

@@ -54,3 +54,31 @@ def test_names_are_all_there() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         fedfor.nothing  # noqa: B018
     assert dir(fedfor) == fedfor.__all__
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rounds": 0}, "rounds must be 1 or more"),
+        ({"evaluate_every": 0}, "evaluate_every must be 1 or more"),
+        ({"cohort": 6}, "cohort is 6 but the population has 5 clients"),
+        ({"device": "cuda:99"}, "device 'cuda:99' cannot be used here"),
+        ({"algorithm": "fedbn"}, "the model has none"),
+        ({"training": fedfor.Training(), "lr": 0.5}, "give lr to Training, or alone"),
+        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 3))}, "with 10 classes it must be"),
+        ({"model": nn.Flatten()}, "outputs of shape (2, 64)"),
+    ],
+)
+def test_mistakes_are_told(change: dict[str, object], words: str) -> None:
+    clients = fedfor.data.iid_split(fedfor.data.digits(), 5, seed=0)
+    call = {"algorithm": "fedavg", "model": "linear", "rounds": 1, **change}
+    with pytest.raises(fedfor.ConfigError) as error:
+        fedfor.simulate(population=clients, **call)  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+def test_a_client_opt_is_an_algorithm() -> None:
+    clients = fedfor.data.iid_split(fedfor.data.digits(), 5, seed=0)
+    history = fedfor.simulate(fedfor.algorithms.FedFOR(alpha=3), clients, "linear", rounds=1)
+    with pytest.raises(fedfor.ConfigError, match="a target is a fraction"):
+        history.rounds_to(80)

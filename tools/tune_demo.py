@@ -22,7 +22,7 @@ RATES = (0.1, 0.2, 0.4, 0.8)
 OWN = {
     "fedavg": ("server.lr", (1.0, 1.5, 2.0)),
     "fedprox": ("mu", (0.001, 0.01, 0.1)),
-    "fedavgm": ("server.momentum", (0.5, 0.7, 0.9)),
+    "fedavgm": ("server.momentum", (0.3, 0.5, 0.7)),
     "scaffold": ("server.lr", (1.0, 1.5, 2.0)),
     "fedfor": ("alpha", (5.0, 10.0, 20.0)),
 }

@@ -1,5 +1,6 @@
 """The command line. Everything heavy is imported inside the commands, so that --help is quick."""
 
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .experiments.comparison import Comparison
+    from .experiments.config import RunConfig
+    from .experiments.folder import RunFolder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -70,8 +73,7 @@ def run(config: Config, assignments: Assignments = None, out: Out = None) -> Non
     from .experiments.run import start_run
 
     settings = load_config(read_toml(config), assignments or (), source=config)
-    name = f"{settings.algorithm['name'].replace(':', '_')}-seed{settings.seed}"
-    folder = RunFolder(out or Path("runs") / Path(config).stem / name)
+    folder = RunFolder(out) if out else _free_folder(Path(config).stem, settings)
     start_run(folder, settings)
     _run_folder(folder.path)
 
@@ -92,7 +94,7 @@ def compare(
     out: Out = None,
     workers: Workers = None,
 ) -> None:
-    """Run several algorithms on several seeds and put them into one table.
+    """Put several algorithms and seeds into one table.
 
     The same command again goes on where it was stopped.
 
@@ -121,7 +123,13 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
     workers: Workers = None,
 ) -> None:
-    """Go on with a run or a comparison that was interrupted, as if it had not been."""
+    """Go on with a run or comparison that was cut off.
+
+    \b
+    Examples:
+      fedfor resume runs/prior-shift/fedfor-seed0
+      fedfor resume runs/compare-demo --workers 1
+    """
     from .experiments.comparison import Comparison
 
     if (folder / "compare.toml").is_file():
@@ -134,7 +142,7 @@ def resume(
 def show_algorithms(
     name: Annotated[str | None, typer.Argument(help="One of them, or a combination.")] = None,
 ) -> None:
-    """Show what each algorithm sends, keeps and costs, or all about one."""
+    """Show what algorithms send, keep and cost."""
     from .report.algorithms import algorithms_table, describe
 
     if name is not None:
@@ -147,7 +155,12 @@ def show_algorithms(
 def configs(
     name: Annotated[str | None, typer.Argument(help="Print this one, to start your own.")] = None,
 ) -> None:
-    """Show the bundled configs, or print one: fedfor configs prior-shift > my.toml."""
+    """Show the bundled configs, or print one.
+
+    \b
+    Example, to start one of your own:
+      fedfor configs prior-shift > my.toml
+    """
     from .errors import ConfigError, nearest
     from .experiments.load import bundled_configs
 
@@ -162,6 +175,18 @@ def configs(
         typer.echo(bundled[name], nl=False)
     else:
         raise ConfigError(f"there is no bundled config '{name}'; {nearest(name, bundled)}")
+
+
+def _free_folder(stem: str, settings: "RunConfig") -> "RunFolder":
+    """A folder of its own for every run that is not told where to go."""
+    from .experiments.folder import RunFolder, occupied
+
+    name = f"{settings.algorithm['name'].replace(':', '_')}-seed{settings.seed}"
+    path, count = Path("runs") / stem / name, 1
+    while occupied(path):
+        count += 1
+        path = path.with_name(f"{name}-{count}")
+    return RunFolder(path)
 
 
 def _run_folder(path: Path) -> None:
@@ -180,9 +205,8 @@ def _run_folder(path: Path) -> None:
     except KeyboardInterrupt:
         _stopped(f"fedfor resume {path}")
     summary = folder.summary() or {}
-    console.print(
-        f"{outcome(summary, config)}. Everything is in {path}", soft_wrap=True, highlight=False
-    )
+    text = f"{outcome(summary, config)}. Everything is in {path}"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def _compare(comparison: "Comparison", workers: int | None) -> None:
@@ -196,7 +220,7 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
         text = (
             f"All {progress.ended} runs are there already; delete {comparison.path} to redo them."
         )
-        console.print(text, soft_wrap=True, highlight=False)
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
     try:
         with progress.shown():
             ended = run_all(comparison, workers, progress.end, progress.tick)
@@ -210,7 +234,7 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
 
 def _seeds(text: str) -> int | list[int]:
     try:
-        numbers = [int(part) for part in text.split(",") if part.strip()]
+        numbers = [int(part) for part in text.rstrip(",").split(",")]
     except ValueError as error:
         raise FedforError(f"--seeds {text}: write a count, such as 3, or a list: 0,1,2") from error
     return numbers if "," in text else numbers[0]
@@ -228,17 +252,24 @@ def _console() -> "Console":
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
-    sys.stderr.write(f"fedfor: warning: {message}\n")
+    sys.stderr.write(f"warning: {message}\n")
 
 
 def main() -> None:
     """Mistakes of the user end in one sentence and exit code 2; divergence in 3."""
     warnings.showwarning = _show_warning
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as tidily as at Ctrl-C
     try:
         app()
     except FedforError as error:
-        sys.stderr.write(f"fedfor: {error}\n")
+        sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # whoever read our output has left
+        sys.stderr.close()
+        sys.exit(141)
+    except OSError as error:
+        sys.stderr.write(f"error: cannot read or write: {error}\n")
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,17 @@ def copies(tensors: Tensors) -> Tensors:
     return {name: t.detach().clone() for name, t in tensors.items()}
 
 
+def separate(tensors: Tensors) -> Tensors:
+    """As a file wants them: contiguous, no two in the same memory."""
+    seen: set[int] = set()
+    result = {}
+    for name, tensor in tensors.items():
+        where = tensor.untyped_storage().data_ptr()
+        result[name] = tensor.clone() if where in seen else tensor.contiguous()
+        seen.add(where)
+    return result
+
+
 def flatten(extras: Extras) -> Tensors:
     """One level of names, `extra/parameter`, as a file wants them."""
     return {f"{extra}/{name}": t for extra, ts in extras.items() for name, t in ts.items()}

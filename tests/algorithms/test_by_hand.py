@@ -6,7 +6,9 @@ from fedfor.algorithms import (
     Algorithm,
     Average,
     ClientOpt,
+    FedAdam,
     FedAvg,
+    FedAvgM,
     FedCurv,
     FedDyn,
     FedFOR,
@@ -37,6 +39,19 @@ def test_average_by_number_of_examples() -> None:
 def test_server_learning_rate_goes_part_of_the_way() -> None:
     f = federation(FedAvg(), server=Average(lr=0.5))
     assert f.round() == pytest.approx(1 + 0.5 * 0.095, abs=1e-12)
+
+
+def test_fedavgm() -> None:
+    f = federation(FedAvg(), server=FedAvgM(momentum=0.5))
+    assert f.round() == pytest.approx(1.095, abs=1e-12)  # v = 1 - 1.095 = -0.095
+    # A 1.2855, 1.45695; B 0.9855, 0.88695; mean 1.17195. v = -0.0475 + (1.095 - 1.17195).
+    assert f.round() == pytest.approx(1.095 + 0.12445, abs=1e-12)
+
+
+def test_fedadam() -> None:
+    f = federation(FedAvg(), server=FedAdam(lr=0.1, beta1=0.9, beta2=0.99, tau=0.01))
+    # Delta = 0.095; m = 0.0095; v = 0.99 * 0.0001 + 0.01 * 0.009025 = 0.00018925.
+    assert f.round() == pytest.approx(1 + 0.1 * 0.0095 / (0.00018925**0.5 + 0.01), abs=1e-12)
 
 
 def test_fedprox() -> None:

@@ -137,7 +137,7 @@ def test_all_broadcast_over_leading_client_axes() -> None:
     functions: list[Callable[[Tensor, Tensor, Tensor, Tensor, Any], Tensor]] = [
         lambda w, w0, a, b, s: fedprox_gradient(w, w0, s),
         lambda w, w0, a, b, s: fedfor_gradient(w, w0, a, s),
-        lambda w, w0, a, b, s: fedfor_linear_gradient(a, s),
+        lambda w, w0, a, b, s: fedfor_linear_gradient(w, a, s),
         lambda w, w0, a, b, s: fedcurv_gradient(w, a, b, s),
         lambda w, w0, a, b, s: feddyn_gradient(w, w0, a, s),
         lambda w, w0, a, b, s: fedpd_gradient(w, w0, a, s),
@@ -173,3 +173,22 @@ def test_methods_broadcast_with_rates_and_steps_of_each_client(client: ClientOpt
         for part in ("up", "kept"):
             for name, tensor in getattr(expected, part).items():
                 torch.testing.assert_close(getattr(outcome, part)[name][k], tensor)
+
+
+@pytest.mark.parametrize(
+    "client", [FedFOR(), FedFOR(clip=False), FedFOR(strength="loss"), FedCurv(), Scaffold()]
+)
+def test_what_comes_down_need_not_be_stacked(client: ClientOpt) -> None:
+    """The server sends the same to all: one tensor serves a stack of clients."""
+    clients = 4  # as many as the parameter has rows, so that a wrong axis would go unnoticed
+    w, w0 = draw(clients, 4, 3, seed=1), draw(4, 3, seed=2)
+    local = Local(torch.tensor([0.1, 0.2, 0.3, 0.4]).double(), torch.arange(1.0, 5).double())
+    x = {name: draw(4, 3, seed=10 + i) for i, name in enumerate(client.down)}
+    x |= {name: draw(clients, 4, 3, seed=20 + i) for i, name in enumerate(client.keeps)}
+    added = client.added_gradient(w, w0, x, local)
+    assert added is not None
+    for k in range(clients):
+        own = {name: t[k] if name in client.keeps else t for name, t in x.items()}
+        alone = Local(float(local.lr[k]), float(local.steps[k]))  # type: ignore[index]
+        expected = client.added_gradient(w[k], w0, own, alone)
+        torch.testing.assert_close(added.expand(w.shape)[k], expected)

@@ -1,5 +1,8 @@
 """What must be the same, to the bit or to rounding, if the algorithms are what they say."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,6 +14,7 @@ from fedfor.algorithms import (
     Algorithm,
     ClientOpt,
     FedAvg,
+    FedAvgM,
     FedCurv,
     FedDyn,
     FedFOR,
@@ -19,9 +23,17 @@ from fedfor.algorithms import (
     Local,
     Scaffold,
     ServerOpt,
+    SlowMo,
 )
-from fedfor.data import DataSplit, Partition, dirichlet_split, iid_split
-from fedfor.engines import SerialEngine, Training
+from fedfor.data import (
+    DataSplit,
+    LabelledData,
+    Partition,
+    TestSet,
+    dirichlet_split,
+    iid_split,
+)
+from fedfor.engines import Job, SerialEngine, Training
 from fedfor.experiments.simulation import Simulation
 from fedfor.models import cnn, cnn_bn, mlp
 from fedfor.tensors import Tensors
@@ -146,7 +158,84 @@ def test_one_full_batch_step_over_equal_clients_is_centralised_gradient_descent(
         torch.testing.assert_close(federated.server.params[name], p.detach(), rtol=0, atol=1e-12)
 
 
-def test_buffers_are_averaged_and_never_penalised(split: DataSplit) -> None:
+def norm_by_hand(sharing: str) -> Simulation:
+    """Batch norm on two clients of two numbers each: 0 and 2, 4 and 8."""
+    x, y = torch.tensor([[0.0], [2.0], [4.0], [8.0]]), torch.tensor([0, 1, 0, 1])
+    data = LabelledData("by hand", x, y, 2)
+    population = Partition(DataSplit(data, data), [np.array([0, 1]), np.array([2, 3])])
+    model = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 2))
+    algorithm = Algorithm(sharing=sharing)  # type: ignore[arg-type]
+    how = Training(batch_size=2, lr=0.1)
+    engine = SerialEngine(model, algorithm, how, seed=0)
+    s = Simulation(population, model, algorithm, how, engine, cohort=2, seed=0)
+    s.round(evaluate=False)
+    return s
+
+
+def test_batch_norm_statistics_are_averaged() -> None:
+    """Means 1 and 6, variances 2 and 8, each taken in by a tenth: 0.1 and 0.6, 1.1 and 1.7."""
+    buffers = norm_by_hand("everything").server.buffers
+    assert buffers["0.running_mean"].item() == pytest.approx((0.1 + 0.6) / 2)
+    assert buffers["0.running_var"].item() == pytest.approx((1.1 + 1.7) / 2)
+    assert buffers["0.num_batches_tracked"].item() == 1
+
+
+def test_fedbn_by_hand() -> None:
+    """Each client keeps its own statistics, and is tested with them."""
+    s = norm_by_hand("all-but-batch-norm")
+    assert set(s.server.model) == {"1.weight", "1.bias"}
+    kept = [s.store.get(k) for k in range(2)]
+    layers = [k.extras["own_layers"] for k in kept if k]
+    assert [o["0.running_mean"].item() for o in layers] == pytest.approx([0.1, 0.6])
+    assert [o["0.running_var"].item() for o in layers] == pytest.approx([1.1, 1.7])
+    test = s.population.tests(1)[0]
+    expected = []
+    for own in layers:
+        model = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 2))
+        model.load_state_dict({**own, **s.server.model})
+        model.eval()
+        x, y = test.samples.all()
+        expected.append(nn.functional.cross_entropy(model(x), y).item())
+    assert expected[0] != expected[1]
+    # A set that nobody owns is tested with the layers of all clients of the round,
+    assert s.evaluate([0, 1])["loss"] == pytest.approx(sum(expected) / 2)
+    # one that a client owns with that client's.
+    owned = TestSet("mine", test.samples, owner=1)
+    assert s._score(owned, [0, 1]).loss == pytest.approx(expected[1])
+
+
+def test_slowmo_follows_the_learning_rate_of_each_round(split: DataSplit) -> None:
+    """With a decaying rate it is not FedAvgM, and the rate it is told is the round's own."""
+    decaying = {"lr_decay": 0.5}
+    slow = weights(split, Algorithm(server=SlowMo(beta=0.5)), **decaying)
+    fast = weights(split, Algorithm(server=FedAvgM(momentum=0.5)), **decaying)
+    assert not same_bits(slow, fast)
+    told = []
+
+    class Listening(SlowMo):
+        def step(self, w, proposal, state, client_lr):  # type: ignore[no-untyped-def]
+            told.append(client_lr)
+            return super().step(w, proposal, state, client_lr)
+
+    weights(split, Algorithm(server=Listening()), **decaying)
+    assert sorted(set(told), reverse=True) == [0.05, 0.025, 0.0125]
+
+
+def test_clients_train_at_the_learning_rate_of_the_round(split: DataSplit) -> None:
+    """One step from the same model with half the rate goes half as far."""
+    s = simulation(
+        split, Algorithm(), mlp, dtype=torch.float64, epochs=1, batch_size=1000, lr_decay=0.5
+    )
+    message = s.server.message()
+    job = Job(0, s.population.samples(0, 1))
+    moves = []
+    for t in (1, 2):
+        reply = s.engine.client_update(replace(message, round=t), job).reply  # type: ignore[attr-defined]
+        moves.append(reply.model["1.weight"] - message.params["1.weight"])
+    torch.testing.assert_close(moves[1], moves[0] / 2)
+
+
+def test_buffers_are_never_penalised(split: DataSplit) -> None:
     s = simulation(split, Algorithm(client=FedFOR()), cnn_bn)
     s.round(evaluate=False)
     message = s.server.message()

@@ -2,7 +2,7 @@ import warnings
 
 import pytest
 
-from fedfor.algorithms import PRESETS, Algorithm, FedAdam, FedFOR, ServerOpt, algorithm, settings
+from fedfor.algorithms import PRESETS, Algorithm, FedAdam, FedFOR, algorithm, settings
 from fedfor.algorithms.fedfor import _warn_that_equation_explodes
 from fedfor.errors import ConfigError
 
@@ -46,9 +46,9 @@ def test_a_server_may_be_named_apart() -> None:
         ({"name": "fedfro"}, "'fedfro' is not known; did you mean 'fedfor'"),
         ({"name": "fedfor+fedprox"}, "'fedprox' is a second choice of client"),
         ({"name": "fedfor", "alpha": -1}, "fedfor: alpha must be 0 or more (got -1)"),
-        ({"name": "fedfor", "alpha": "five"}, "alpha must be a finite number"),
+        ({"name": "fedfor", "alpha": "five"}, "alpha must be a number"),
         ({"name": "fedfor", "alpha": float("nan")}, "alpha must be a finite number"),
-        ({"name": "fedfor", "alpha": True}, "alpha must be a finite number"),
+        ({"name": "fedfor", "alpha": True}, "alpha must be a number"),
         ({"name": "fedfor", "clip": "no"}, "clip must be true or false"),
         ({"name": "fedfor", "strength": "stop"}, "did you mean 'step'"),
         ({"name": "fedfor", "alfa": 1}, "fedfor has no such setting; did you mean 'alpha'"),
@@ -78,14 +78,9 @@ def test_equation_warns_once_that_it_explodes() -> None:
         FedFOR(alpha=5, strength="equation")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        FedFOR(alpha=5, strength="equation")  # said already
+        FedFOR(alpha=7, strength="equation")  # said already
         FedFOR(alpha=0.05, strength="equation")
 
 
 def test_settings_tell_everything() -> None:
     assert settings(FedFOR()) == {"alpha": 5.0, "strength": "step", "clip": True}
-
-
-def test_an_abstract_server_opt_is_of_no_use() -> None:
-    with pytest.raises(NotImplementedError):
-        ServerOpt().step(None, None, {}, 0.1)  # type: ignore[arg-type]

@@ -109,8 +109,8 @@ def test_an_optimizer_of_ones_own_is_made_fresh_each_time(split: DataSplit) -> N
     ("options", "words"),
     [
         ({"optimizer": "sdg"}, "did you mean 'sgd'"),
-        ({"options": {"speed": 1}}, "training.options: sgd refuses them"),
-        ({"options": {"momentum": -1}}, "training.options: sgd refuses them"),
+        ({"options": {"speed": 1}}, "training: sgd with options {'speed': 1}"),
+        ({"options": {"momentum": -1}}, "Invalid momentum value"),
         ({"lr": 0}, "lr must be greater than 0"),
         ({"epochs": 0}, "epochs must be 1 or more"),
         ({"batch_size": 2.5}, "batch_size must be a whole number"),
@@ -189,3 +189,11 @@ def test_stateless_means_stateless() -> None:
     for name in ("fedavg", "fedprox", "fedfor", *stateful):
         assert algorithm(name).stateless == (name not in stateful)
     assert not Algorithm(sharing="all-but-batch-norm").stateless
+
+
+def test_fisher_with_tied_weights() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    x, y = torch.randn(6, 4), torch.randint(4, (6,))
+    fisher = fisher_diagonal(model, nn.functional.cross_entropy, x, y)
+    assert set(fisher) == {"0.weight", "0.bias", "1.bias"}

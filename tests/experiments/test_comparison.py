@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from torch import nn
 
 from fedfor.errors import ConfigError, FolderError
 from fedfor.experiments.compare import compare
 from fedfor.experiments.comparison import Comparison, with_assignments
-from fedfor.experiments.folder import RunFolder, sha256
+from fedfor.experiments.folder import RunFolder, locked, sha256
 from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
 from fedfor.report.comparison import write_report
@@ -137,6 +138,8 @@ def test_domains_have_columns_of_their_own(tmp_path: Path) -> None:
         ({"algorithm": ["fedavg"]}, "compare.algorithm"),
         ({"algorithms": ["fedprox,mu=-1"]}, "mu must be 0 or more"),
         ({"algorithms": ["fedprox,training.lr=0"]}, "training.lr"),
+        ({"algorithms": ["fedprox,evaluation.target=0.1"]}, "must be the same for all algorithms"),
+        ({"algorithms": ["fedavg"], "seeds": 10**12}, "between 1 and 1000"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, choice: dict[str, object], words: str) -> None:
@@ -160,6 +163,47 @@ def test_settings_of_all_runs(tmp_path: Path) -> None:
     twice = {"algorithms": ["fedprox, mu=0.1", "fedprox,\tmu=0.1"]}
     with pytest.raises(ConfigError, match="would write to one folder"):
         planned(tmp_path / "c", compare=twice)
+
+
+def test_commas_inside_values(tmp_path: Path) -> None:
+    label = "fedavg,training.options={momentum=0.9,nesterov=true},algorithm.weighting=examples"
+    run = planned(tmp_path / "c", compare={"algorithms": [label], "seeds": 1}).runs[0]
+    assert run.config.training.options == {"momentum": 0.9, "nesterov": True}
+    assert run.config.algorithm["weighting"] == "examples"
+
+
+def test_settings_that_would_be_ignored_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"does not use the settings in \[algorithm\] \(alpha\)"):
+        planned(tmp_path / "c", algorithm={"name": "fedfor", "alpha": 3})
+
+
+def test_two_processes_cannot_work_in_one_folder(done: Comparison) -> None:
+    with locked(done.path), pytest.raises(FolderError, match="in use by another process"):
+        compare(Comparison.saved(done.path))
+
+
+def broken_model(shape: object, classes: int) -> nn.Module:
+    """Fits the data, and fails once it trains."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+    model.register_forward_hook(lambda module, *_: 1 / 0 if module.training else None)
+    return model
+
+
+def test_a_run_that_fails_is_told_and_its_seed_not_averaged_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "tests.experiments.test_comparison:broken_model"
+    comparison = planned(tmp_path / "c", model={"name": path})
+    comparison.create()
+    healthy = planned(tmp_path / "c").runs[0]  # one seed of one algorithm is done
+    start_run(healthy.folder, healthy.config)
+    run_in_folder(healthy.folder)
+    ended = compare(comparison, workers=1)
+    assert len(ended) == 5
+    assert all("ZeroDivisionError" in (e.problem or "") for e in ended)
+    assert "Traceback" in (ended[0].run.folder.path / "error.txt").read_text()
+    write_report(comparison, Console(width=200))
+    assert "fedavg [1 of 2 not done]" in capsys.readouterr().out
 
 
 def test_occupied_folders_are_refused(done: Comparison, tmp_path: Path) -> None:

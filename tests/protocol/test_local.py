@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 
 import fedfor
-from fedfor.algorithms import ClientOpt, FedAvg, FedCurv, FedFOR, FedProx, Scaffold
+from fedfor.algorithms import (
+    ClientOpt,
+    FedAvg,
+    FedCurv,
+    FedFOR,
+    FedProx,
+    Local,
+    Named,
+    Scaffold,
+)
 from fedfor.errors import ConfigError
 from fedfor.protocol import LocalRound, Message, Server
 
@@ -148,12 +157,72 @@ def test_frozen_parameters_stay_and_do_not_travel() -> None:
     assert torch.equal(net[0].weight, frozen)  # type: ignore[index]
 
 
+class Odd(ClientOpt):
+    name = "odd"
+
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
+        return torch.zeros(3)
+
+
+def test_a_scheduler_may_change_the_rate_within_the_round() -> None:
+    """SCAFFOLD's variate is the mean gradient: the move over the sum of the rates."""
+    net = nn.Linear(3, 1, bias=False).double()
+    start = net.weight.detach().clone()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.4)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    message = Message(1, {"weight": start}, {})
+    local = LocalRound(Scaffold(), net, optimizer, message)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net.weight.sum().backward()  # a gradient of one everywhere
+        optimizer.step()
+        scheduler.step()
+    _, kept = local.finish(examples=1)
+    assert kept is not None
+    torch.testing.assert_close(kept.extras["own_control"]["weight"], torch.ones(1, 3).double())
+
+
+def test_scaled_gradients_are_unscaled_first() -> None:
+    results = []
+    for scale in (1.0, 1024.0):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        LocalRound(FedProx(mu=5.0), net, optimizer)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        for x, y in batches():
+            optimizer.zero_grad()
+            scaler.scale(nn.functional.cross_entropy(net(x), y)).backward()  # type: ignore[no-untyped-call]
+            scaler.step(optimizer)
+            scaler.update()
+        results.append([p.detach().clone() for p in net.parameters()])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_wrong_number_of_steps_is_told() -> None:
+    net = model()
+    optimizer = sgd(net)
+    start = {n: p.detach().clone() for n, p in net.named_parameters()}
+    local = LocalRound("fedfor", net, optimizer, Message(1, start, {}), steps=9)
+    x, y = batches()[0]
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    with pytest.warns(UserWarning, match="was told of 9 local steps and saw 1"):
+        local.finish(examples=4)
+
+
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
         ("steps", "pass steps="),
         ("optimizer", "parameter '2.weight' is not in the optimizer"),
+        ("lbfgs", "optimizers that are given a closure"),
         ("closure", "optimizers that are given a closure"),
+        ("negative steps", "1 or more: pass steps="),
+        ("no message", "fedfor needs what its server sends beside the model (direction)"),
+        ("other server", "scaffold needs what its server sends beside the model (control)"),
+        ("fused", "a fused optimizer unscales gradients inside step()"),
+        ("wrong shape", "added_gradient gave shape (3,) for a parameter of shape (8, 5)"),
         ("no step", "took no optimizer step"),
         ("fisher", "pass fisher=fedfor.fisher_diagonal"),
         ("shape", "tensor '0.weight' came with shape (3, 3)"),
@@ -174,15 +243,40 @@ def test_mistakes_are_told(mistake: str, words: str) -> None:
             LocalRound(FedFOR(), net, sgd(net))
         if mistake == "optimizer":
             LocalRound(FedAvg(), net, torch.optim.SGD(net[0].parameters(), lr=0.1))  # type: ignore[index]
+        if mistake == "lbfgs":
+            LocalRound(FedProx(), net, torch.optim.LBFGS(net.parameters(), lr=0.1))
         if mistake == "closure":
-            optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1)
+            optimizer = sgd(net)
             LocalRound(FedProx(), net, optimizer)
             optimizer.step(loss)  # type: ignore[arg-type]
+        if mistake == "negative steps":
+            LocalRound(FedProx(), net, sgd(net), steps=-3)
+        if mistake == "no message":
+            LocalRound(FedFOR(), net, sgd(net), steps=3)
+        if mistake == "other server":
+            start = {n: p.detach().clone() for n, p in net.named_parameters()}
+            LocalRound(Scaffold(), net, sgd(net), Message(2, start, {}))
+        if mistake == "fused":
+            fused = torch.optim.SGD(net.parameters(), lr=0.1, fused=True)
+            LocalRound(FedProx(), net, fused)
+            scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+            scaler.scale(nn.functional.cross_entropy(net(x), y)).backward()  # type: ignore[no-untyped-call]
+            scaler.step(fused)
+        if mistake == "wrong shape":
+            optimizer = sgd(net)
+            LocalRound(Odd(), net, optimizer)
+            loss()
+            optimizer.step()
         if mistake == "no step":
             LocalRound(FedAvg(), net, sgd(net)).finish(examples=1)
         if mistake == "fisher":
             optimizer = sgd(net)
-            local = LocalRound(FedCurv(), net, optimizer)
+            local = LocalRound(
+                FedCurv(),
+                net,
+                optimizer,
+                Message(1, {n: p.detach().clone() for n, p in net.named_parameters()}, {}),
+            )
             loss()
             optimizer.step()
             local.finish(examples=4)

@@ -107,6 +107,17 @@ def test_disagreement_is_one_when_all_move_alike() -> None:
     assert server.aggregate(pair, 0.1) == pytest.approx(2, abs=1e-5)
 
 
+def test_the_server_refuses_what_cannot_be_a_reply() -> None:
+    server = Server("scaffold", nn.Linear(3, 2), population=2)
+    before = dict(server.params)
+    nan = {n: t * float("nan") for n, t in server.model.items()}
+    extras = {"control_change": dict(server.params)}
+    for bad in (Reply(nan, extras, 1, 1), Reply(server.model, {}, 1, 1)):
+        with pytest.raises(ConfigError, match="reply 1 of round 1"):
+            server.aggregate([bad], 0.1)
+    assert all(torch.equal(before[n], server.params[n]) for n in before)
+
+
 def test_a_round_without_replies_is_refused() -> None:
     with pytest.raises(ConfigError, match="no client replied"):
         Server("fedavg", nn.Linear(3, 2), population=2).aggregate([], 0.1)

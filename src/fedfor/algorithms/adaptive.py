@@ -24,13 +24,11 @@ class Adaptive(ServerOpt):
 
     lr: float = 0.01
     beta1: float = 0.9
-    beta2: float = 0.99
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
         require_number(self.name, "lr", self.lr, above=0)
         require_momentum(self.name, "beta1", self.beta1)
-        require_momentum(self.name, "beta2", self.beta2)
         require_number(self.name, "tau", self.tau, above=0)
 
     def initial(self, kept: str) -> float:
@@ -53,10 +51,7 @@ class Adaptive(ServerOpt):
 
 @dataclass(frozen=True)
 class FedAdagrad(Adaptive):
-    """FedAdagrad (Reddi et al., 2021):  v <- v + Delta^2.  Without momentum by default, as there.
-
-    `beta2` plays no part.
-    """
+    """FedAdagrad (Reddi et al., 2021):  v <- v + Delta^2.  No momentum by default, as there."""
 
     name: ClassVar[str] = "fedadagrad"
 
@@ -72,12 +67,18 @@ class FedAdam(Adaptive):
 
     name: ClassVar[str] = "fedadam"
 
+    beta2: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_momentum(self.name, "beta2", self.beta2)
+
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         return self.beta2 * v + (1 - self.beta2) * square
 
 
 @dataclass(frozen=True)
-class FedYogi(Adaptive):
+class FedYogi(FedAdam):
     """FedYogi (Reddi et al., 2021):  v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)."""
 
     name: ClassVar[str] = "fedyogi"

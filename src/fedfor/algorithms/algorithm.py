@@ -52,7 +52,7 @@ class Algorithm:
             shown |= {f"server.{k}": v for k, v in settings(self.server).items()}
         if self.weighting != "uniform":
             shown["weighting"] = self.weighting
-        inside = ", ".join(f"{k} {v:g}" if _is_number(v) else f"{k} {v}" for k, v in shown.items())
+        inside = ", ".join(f"{k} {v:g}" if is_number(v) else f"{k} {v}" for k, v in shown.items())
         return f"{self.label} ({inside})" if inside else self.label
 
     def advice(self) -> str:
@@ -60,5 +60,5 @@ class Algorithm:
         return "; ".join(filter(None, [self.client.advice(), self.server.advice()]))
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, require_choice, require_number
+from ..errors import require_choice, require_number
 from .clientopt import ClientOpt, Local, Named, Scalar, lead
 
 Strength = Literal["step", "loss", "equation"]
@@ -22,18 +22,18 @@ def fedfor_gradient(w: Tensor, w0: Tensor, d: Tensor, c: Scalar) -> Tensor:
     return lead(c, w) * torch.where(d * (w - w0) > 0, d, torch.zeros_like(d))
 
 
-def fedfor_linear_gradient(d: Tensor, c: Scalar) -> Tensor:
-    """The gradient of  c d^T (w - w0),  not clipped:  eq. (new_loss_2)."""
-    return lead(c, d) * d
+def fedfor_linear_gradient(w: Tensor, d: Tensor, c: Scalar) -> Tensor:
+    """The gradient of  c d^T (w - w0),  not clipped:  eq. (new_loss_2). The same at every w."""
+    return lead(c, w) * d
 
 
-@functools.cache
-def _warn_that_equation_explodes(alpha: float) -> None:
+@functools.cache  # so, once
+def _warn_that_equation_explodes() -> None:
     warnings.warn(
-        f"fedfor with strength = 'equation' and alpha = {alpha:g}: above 1 a single local step "
-        "moves an opposing weight by more than the whole last global update, and training tends "
-        "to explode; use strength = 'step' (or 'loss', which reproduces the paper's numbers), or "
-        "an alpha of about 0.05",
+        "fedfor with strength = 'equation' and an alpha above 1: a single local step moves an "
+        "opposing weight by more than the whole last global update, and training tends to "
+        "explode; use strength = 'step' (or 'loss', which reproduces the paper's numbers), or an "
+        "alpha of about 0.05",
         stacklevel=2,
     )
 
@@ -70,10 +70,8 @@ class FedFOR(ClientOpt):
     def __post_init__(self) -> None:
         require_number(self.name, "alpha", self.alpha, least=0)
         require_choice(self.name, "strength", self.strength, ("step", "loss", "equation"))
-        if not isinstance(self.clip, bool):
-            raise ConfigError(f"{self.name}: clip must be true or false (got {self.clip!r})")
         if self.strength == "equation" and self.alpha > 1:
-            _warn_that_equation_explodes(self.alpha)
+            _warn_that_equation_explodes()
 
     @property
     def needs_steps(self) -> bool:
@@ -89,7 +87,7 @@ class FedFOR(ClientOpt):
     def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
         d = x["direction"]
         if not self.clip:
-            return fedfor_linear_gradient(d, self.c(local))
+            return fedfor_linear_gradient(w, d, self.c(local))
         return fedfor_gradient(w, w0, d, self.c(local))
 
     def after(self, old: Tensor, new: Tensor, state: Named) -> dict[str, Tensor]:

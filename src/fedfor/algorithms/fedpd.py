@@ -21,8 +21,9 @@ class FedPD(ClientOpt):
 
     eta is the Lagrangian's own constant, not the learning rate. The FedFOR paper prints the local
     loss only; the dual step and what goes up are Zhang et al.'s. They call all clients every
-    round, and so does this with a full cohort; with a part of them only those called move. Local
-    training starts at w0 rather than at the client's own last model, which saves keeping that.
+    round, and so does this with a full cohort; with a part of them only those called move. They
+    may skip the server in some rounds; here it is asked in each (their p = 0). Local training
+    starts at w0 rather than at the client's own last model, which saves keeping that.
     A client never seen before has lambda_k = 0: only the proximal term.
     """
 

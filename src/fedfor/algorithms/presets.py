@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ..errors import ConfigError, nearest
-from ..importing import import_by_path
+from ..importing import call, import_by_path
 from .adaptive import FedAdagrad, FedAdam, FedYogi
-from .algorithm import Algorithm, settings
+from .algorithm import Algorithm, is_number, settings
 from .average import Average
 from .clientopt import ClientOpt
 from .fedavg import FedAvg
@@ -84,10 +84,17 @@ def algorithm(name: str = "fedavg", **options: Any) -> Algorithm:
     return Algorithm(**chosen)
 
 
+def as_algorithm(chosen: Algorithm | ClientOpt | str) -> Algorithm:
+    """An algorithm from any way of naming one."""
+    if isinstance(chosen, str):
+        return algorithm(chosen)
+    return Algorithm(client=chosen) if isinstance(chosen, ClientOpt) else chosen
+
+
 def _part(name: str) -> dict[str, Any]:
     if ":" in name:
         part = import_by_path(name, "algorithm")
-        instance = part() if isinstance(part, type) else part
+        instance = call(part, f"algorithm: {name}()") if isinstance(part, type) else part
         if isinstance(instance, ClientOpt):
             return {"client": instance}
         if isinstance(instance, ServerOpt):
@@ -123,4 +130,8 @@ def _changed(part: Part, options: Mapping[str, Any], where: str) -> Part:
         if key not in has:
             hint = nearest(key, has) if has else "it has no settings"
             raise ConfigError(f"{where}{key}: {part.name} has no such setting; {hint}")
+        if is_number(has[key]) and not is_number(options[key]):
+            raise ConfigError(f"{part.name}: {key} must be a number (got {options[key]!r})")
+        if isinstance(has[key], bool) and not isinstance(options[key], bool):
+            raise ConfigError(f"{part.name}: {key} must be true or false (got {options[key]!r})")
     return dataclasses.replace(part, **options)  # type: ignore[type-var]

@@ -4,7 +4,7 @@ from numpy.typing import NDArray
 from ..errors import DataError, require_number
 from ..randomness import generator
 from .labelled import DataSplit, Rows
-from .population import Partition, Population
+from .population import Partition, Population, require_enough
 
 Shares = NDArray[np.float64]
 
@@ -48,6 +48,7 @@ def dirichlet_split(
     Drawn again, up to 100 times, until every client has `min_samples`.
     """
     require_number("population", "alpha", alpha, above=0)
+    require_enough(split, clients)
     way_out = (
         "raise population.alpha, take fewer clients, or set population.samples_per_client to draw "
         "clients independently"

@@ -3,7 +3,7 @@ import numpy as np
 from ..errors import require_number
 from ..randomness import generator
 from .labelled import DataSplit, Rows
-from .population import Partition, Population
+from .population import Partition, Population, require_enough
 
 
 class IidDraws(Population):
@@ -22,5 +22,6 @@ class IidDraws(Population):
 
 def iid_split(split: DataSplit, clients: int, seed: int) -> Partition:
     """Deal all training data out at random, alike in number."""
+    require_enough(split, clients)
     rows = generator(seed, "iid-split").permutation(len(split.train))
     return Partition(split, np.array_split(rows, clients))

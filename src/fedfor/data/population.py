@@ -8,6 +8,8 @@ from ..errors import ConfigError, DataError
 from ..randomness import entropy
 from .labelled import DataSplit, LabelledData, Rows, Samples
 
+MOST = 10**18
+
 
 @dataclass(frozen=True)
 class TestSet:
@@ -23,12 +25,13 @@ class TestSet:
 class Population:
     """Hands out the data of client k in round t, lazily and always the same.
 
-    It may have 10**10 members: nothing loops over them or allocates by their number.
+    It may have 10**10 members: nothing loops over them or allocates by their number, except where
+    all data are dealt out among them (`Partition`).
     """
 
     def __init__(self, split: DataSplit, size: int) -> None:
-        if size < 1:
-            raise ConfigError(f"population.clients must be 1 or more (got {size})")
+        if not 1 <= size <= MOST:
+            raise ConfigError(f"population.clients must be from 1 to {MOST:.0e} (got {size})")
         self.split = split
         self.size = size
 
@@ -38,9 +41,13 @@ class Population:
 
     def samples(self, client: int, round: int) -> Samples:  # noqa: A002
         """The training data of a client in a round, never empty."""
-        rows = self.rows(client)
+        if not 0 <= client < self.size:
+            raise DataError(f"there is no client {client}: they go from 0 to {self.size - 1}")
+        rows = np.asarray(self.rows(client), dtype=np.int64)
         if len(rows) == 0:
             raise DataError(f"client {client} has no data; {self.if_empty()}")
+        if rows.min() < 0 or rows.max() >= len(self.train):
+            raise DataError(f"client {client} has rows beyond the {len(self.train)} samples")
         return Samples(self.train, rows)
 
     def rows(self, client: int) -> Rows:
@@ -65,6 +72,15 @@ class Population:
     def shift(self, round: int) -> dict[str, int] | None:  # noqa: A002
         """What changed at the start of this round, for the record."""
         return None
+
+
+def require_enough(split: DataSplit, clients: int) -> None:
+    """Refuse to deal out fewer samples than there are clients."""
+    if clients > len(split.train):
+        raise DataError(
+            f"{clients} clients cannot share {len(split.train)} samples: some would have no data; "
+            "take fewer, or a population that draws: long-tail, or samples_per_client"
+        )
 
 
 def rows_of_domain(data: LabelledData) -> list[Rows]:

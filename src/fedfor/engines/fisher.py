@@ -16,7 +16,8 @@ def fisher_diagonal(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, chunk: i
     Batch norm uses its running statistics meanwhile, since a sample alone has none.
     """
     params = {name: p.detach() for name, p in trainable(model).items()}
-    rest = {name: t for name, t in model.state_dict().items() if name not in params}
+    rest = {n: t.detach() for n, t in model.named_parameters() if n not in params}
+    rest |= dict(model.named_buffers())
 
     def sample_loss(params: Tensors, x: Tensor, y: Tensor) -> Tensor:
         return loss(functional_call(model, {**rest, **params}, (x[None],)), y[None])

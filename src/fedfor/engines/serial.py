@@ -36,7 +36,7 @@ class SerialEngine:
         self.device = torch.device(device)
         self.model = model.to(self.device)
         self.algorithm, self.training, self.seed, self.loss = algorithm, training, seed, loss
-        self.dtype = next(model.parameters()).dtype
+        self.dtype = next((p.dtype for p in model.parameters()), torch.float32)
         # Where a new client's own layers start: the initial model's, not the last client's.
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
 

@@ -10,10 +10,12 @@ from ..errors import ConfigError, nearest, require_number
 
 MakeOptimizer = Callable[[Iterable[Tensor], float], Optimizer]
 
+UNFIT = ("Optimizer", "LBFGS", "SparseAdam")  # the last two cannot take dense added gradients
+
 OPTIMIZERS: dict[str, type[Optimizer]] = {
     name.lower(): cls
     for name, cls in vars(torch.optim).items()
-    if isinstance(cls, type) and issubclass(cls, Optimizer) and name not in ("Optimizer", "LBFGS")
+    if isinstance(cls, type) and issubclass(cls, Optimizer) and name not in UNFIT
 }
 
 
@@ -42,7 +44,10 @@ class Training:
         if isinstance(self.optimizer, str) and self.optimizer.lower() not in OPTIMIZERS:
             hint = nearest(self.optimizer, OPTIMIZERS)
             raise ConfigError(f"training.optimizer '{self.optimizer}' is not known; {hint}")
-        self.make_optimizer([torch.zeros(1, requires_grad=True)], 1)  # refuse bad options now
+        if isinstance(self.optimizer, str):
+            self.make_optimizer(
+                [torch.zeros(2, 2, requires_grad=True)], 1
+            )  # refuse bad options now
 
     def lr_in(self, round: int) -> float:  # noqa: A002
         return self.lr * self.lr_decay ** (round - 1)
@@ -55,5 +60,5 @@ class Training:
             return make(parameters, lr=self.lr_in(round), **self.options)  # type: ignore[no-any-return]
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"training.options: {self.optimizer} refuses them: {error}"
+                f"training: {self.optimizer} with options {dict(self.options)}: {error}"
             ) from error

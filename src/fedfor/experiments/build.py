@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from ..algorithms import Algorithm
 from ..algorithms.sharing import stays_local
 from ..data import (
     ConceptShift,
@@ -86,12 +87,7 @@ def build_simulation(config: RunConfig, store: Store | None = None) -> Simulatio
     population = build_population(config, split)
     with torch_seeded(config.seed, "init"):
         model = build_model(config.model.name, split.train.x.shape[1:], split.train.classes)
-    if algorithm.sharing != "everything" and not stays_local(model, algorithm.sharing):
-        raise ConfigError(
-            f"{algorithm.label} keeps batch-norm layers on the clients, but model "
-            f"'{config.model.name}' has none; use cnn-bn, or sharing = 'everything'"
-        )
-    _try_model(model, split)
+    check_model(model, algorithm, split)
     engine = SerialEngine(model, algorithm, training, config.seed, device=device)
     cohort = config.population.cohort or population.size
     return Simulation(
@@ -106,14 +102,23 @@ def build_simulation(config: RunConfig, store: Store | None = None) -> Simulatio
     )
 
 
-def _try_model(model: nn.Module, split: DataSplit) -> None:
-    """Refuse a model that does not fit the data before anything is written."""
+def check_model(model: nn.Module, algorithm: Algorithm, split: DataSplit) -> None:
+    """Refuse a model that does not fit the algorithm or the data before anything is done."""
+    if algorithm.sharing != "everything" and not stays_local(model, algorithm.sharing):
+        raise ConfigError(
+            f"{algorithm.label} keeps batch-norm layers on the clients, but the model has none; "
+            "use one that has, such as cnn-bn, or sharing = 'everything'"
+        )
     shape, classes = tuple(split.train.x.shape[1:]), split.train.classes
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            outputs = model(split.train.x[:2])
+            x = split.train.x[:2]
+            like = next(model.parameters(), x)
+            if x.is_floating_point():
+                x = x.to(like.dtype)
+            outputs = model(x.to(like.device))
     except (RuntimeError, ValueError, IndexError) as error:
         raise ConfigError(
             f"the model cannot take samples of shape {shape}: {str(error).splitlines()[0]}"

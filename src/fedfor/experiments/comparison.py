@@ -11,12 +11,12 @@ from pydantic import Field, ValidationError, field_validator
 
 from ..errors import ConfigError, FolderError
 from .config import RunConfig, Section
-from .folder import RunFolder, write_atomically
+from .folder import RunFolder, occupied, write_atomically
 from .load import load_config, read_toml, set_value
 from .metrics import Spread
 from .simulation import Record
 
-SECTIONS = ("training", "population", "evaluation", "model", "data")
+COMMON = ("population", "evaluation", "model", "data")
 
 
 class CompareConfig(Section):
@@ -29,7 +29,11 @@ class CompareConfig(Section):
     @field_validator("seeds", mode="before")
     @classmethod
     def _count(cls, value: Any) -> Any:
-        return list(range(value)) if isinstance(value, int) else value
+        if not isinstance(value, int):
+            return value
+        if not 1 <= value <= 1000:
+            raise ValueError("the number of seeds must be between 1 and 1000")
+        return list(range(value))
 
     @field_validator("algorithms", "seeds")
     @classmethod
@@ -58,7 +62,14 @@ class Comparison:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(p) for p in ("compare", *first["loc"]))
-            raise ConfigError(f"{source}: {where}: {first['msg']}") from error
+            message = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(f"{source}: {where}: {message}") from error
+        ignored = sorted(dict(self.tables.get("algorithm", {})).keys() - {"name"})
+        if ignored:
+            raise ConfigError(
+                f"{source}: a comparison does not use the settings in [algorithm] ({ignored[0]}); "
+                f"give them with each algorithm, such as -a fedfor,{ignored[0]}=..."
+            )
         self.runs = [
             self._plan(label, seed, source)
             for seed in self.config.seeds
@@ -68,18 +79,25 @@ class Comparison:
             raise ConfigError(f"{source}: two algorithms would write to one folder; name one apart")
 
     def _plan(self, label: str, seed: int, source: str) -> PlannedRun:
-        tables = {**self.tables, "seed": seed, "algorithm": {}}
-        name, *assignments = label.split(",")
-        tables["algorithm"]["name"] = name.strip()
-        scoped = [
-            a if a.strip().split(".")[0] in SECTIONS else f"algorithm.{a.strip()}"
-            for a in assignments
-        ]
+        name, *assignments = split_commas(label)
+        tables = {**self.tables, "seed": seed, "algorithm": {"name": name}}
+        scoped = [self._scoped(a, label) for a in assignments]
         config = load_config(tables, scoped, source=f"{source}, {label}")
         safe = re.sub(r"[^A-Za-z0-9+.,=_-]", "_", label)
         return PlannedRun(
             label, seed, config, RunFolder(self.path / "runs" / safe / f"seed-{seed}")
         )
+
+    @staticmethod
+    def _scoped(assignment: str, label: str) -> str:
+        """A setting of the algorithm, unless it is one of training."""
+        section = assignment.partition(".")[0]
+        if section in COMMON:
+            raise ConfigError(
+                f"{label}: {section} must be the same for all algorithms of a comparison; "
+                f"change it for all with --set {assignment}"
+            )
+        return assignment if section in ("training", "algorithm") else f"algorithm.{assignment}"
 
     @property
     def saved_path(self) -> Path:
@@ -101,7 +119,7 @@ class Comparison:
                     f"{self.path} holds another comparison; choose another folder with --out, or "
                     f"go on with it by 'fedfor resume {self.path}'"
                 )
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        elif occupied(self.path):
             raise FolderError(f"{self.path} is not empty; choose another folder with --out")
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.saved_path, content)
@@ -124,6 +142,7 @@ class AlgorithmResult:
 
     def __init__(self, label: str, runs: Sequence[PlannedRun]) -> None:
         self.label = label
+        self.planned = len(runs)
         self.runs = [run for run in runs if run.folder.summary() is not None]
         self.summaries = [s for run in runs if (s := run.folder.summary()) is not None]
 
@@ -136,10 +155,23 @@ class AlgorithmResult:
         return Spread(tuple(None if "diverged" in s else s.get(metric) for s in self.summaries))
 
     def domain_spread(self, domain: str) -> Spread:
-        return Spread(tuple(s.get("domains", {}).get(domain) for s in self.summaries))
+        alive = [s for s in self.summaries if "diverged" not in s]
+        return Spread(tuple(s.get("domains", {}).get(domain) for s in alive))
 
     def records(self) -> list[list[Record]]:
         return [run.folder.records() for run in self.runs]
+
+
+def split_commas(text: str) -> list[str]:
+    """The parts between commas, but for commas inside brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
 
 
 def with_assignments(tables: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from .. import __version__
 from ..errors import FolderError
-from ..tensors import Extras, flatten, unflatten
+from ..tensors import Extras, Tensors, flatten, separate, unflatten
 from .config import RunConfig
 from .load import load_config, read_toml
 from .simulation import Record
@@ -42,9 +43,13 @@ class RunFolder:
 
     def create(self, config: RunConfig) -> None:
         """Make the folder for a new run. One that holds anything is refused."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if occupied(self.path):
             raise FolderError(self._occupied())
         self.path.mkdir(parents=True, exist_ok=True)
+        # Alone a run that can be resumed, so there is no moment at which it could not.
+        write_atomically(self.config_path, tomli_w.dumps(_plain(config)).encode())
+
+    def write_environment(self, config: RunConfig) -> None:
         environment = {
             "fedfor": __version__,
             "python": platform.python_version(),
@@ -54,8 +59,6 @@ class RunFolder:
             "device": _device_name(config.device),
         }
         write_json(self.path / "environment.json", environment)
-        # Last, since a folder with a config is a run that can be resumed.
-        write_atomically(self.config_path, tomli_w.dumps(_plain(config)).encode())
 
     def _occupied(self) -> str:
         if not self.config_path.is_file():
@@ -71,19 +74,6 @@ class RunFolder:
             raise FolderError(f"{self.path} is no run folder: it has no config.toml")
         return load_config(read_toml(str(self.config_path)), source=str(self.config_path))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Only one process may run in a folder. The system lifts the lock when that one dies."""
-        lock = FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise FolderError(f"{self.path} is in use by another process; wait for it") from error
-        try:
-            yield
-        finally:
-            lock.release()
-
     # Records
 
     def records(self) -> list[Record]:
@@ -96,7 +86,8 @@ class RunFolder:
                 record = json.loads(line)
             except ValueError:
                 break
-            if not line.endswith(b"\n") or record.get("round") != len(records) + 1:
+            whole = isinstance(record, dict) and line.endswith(b"\n")
+            if not whole or record.get("round") != len(records) + 1 or "seconds" not in record:
                 break
             records.append(record)
         return records
@@ -121,15 +112,16 @@ class RunFolder:
 
     # Checkpoints
 
-    def save_checkpoint(self, round_: int, state: Extras) -> int:
+    def save_checkpoint(self, round_: int, state: Extras, about: dict[str, Any]) -> int:
         """Write a checkpoint; returns the oldest round that is still kept."""
         final = self.checkpoints_path / f"{round_:06d}"
         temporary = self.checkpoints_path / f".{round_:06d}.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         tensors = temporary / "state.safetensors"
-        save_file({k: t.contiguous() for k, t in flatten(state).items()}, tensors)
-        write_json(temporary / "state.json", {"round": round_, "sha256": sha256(tensors)})
+        save_file(separate(flatten(state)), tensors)
+        facts = {"round": round_, "sha256": sha256(tensors), **about}
+        write_json(temporary / "state.json", facts)
         if final.exists():  # the damaged one that a resume passed over
             shutil.rmtree(final)
         temporary.rename(final)
@@ -139,20 +131,18 @@ class RunFolder:
         return old[-1] if old else round_
 
     def checkpoint_rounds(self) -> list[int]:
-        folders = self.checkpoints_path.glob("[0-9]*") if self.checkpoints_path.is_dir() else []
-        return sorted(int(folder.name) for folder in folders)
+        return sorted(
+            int(folder.name) for folder in self.checkpoints_path.glob("*") if folder.name.isdigit()
+        )
 
-    def load_checkpoint(self) -> tuple[int, Extras, list[str]]:
-        """The newest checkpoint that is whole: its round, its state, and words about others.
-
-        Round 0 where there was none yet.
-        """
+    def load_checkpoint(self) -> "Checkpoint":
+        """The newest checkpoint that is whole; round 0 where there was none yet."""
         damage: list[str] = []
         for round_ in reversed(self.checkpoint_rounds()):
             folder = self.checkpoints_path / f"{round_:06d}"
             try:
-                return round_, _read_checkpoint(folder, round_), damage
-            except (OSError, ValueError, KeyError, SafetensorError) as error:
+                return _read_checkpoint(folder, round_, damage)
+            except (OSError, TypeError, ValueError, KeyError, SafetensorError) as error:
                 damage.append(f"checkpoint {folder} is damaged ({error}) and was passed over")
         if damage:
             raise FolderError(
@@ -160,14 +150,13 @@ class RunFolder:
                 f"of rounds 1 to {len(self.records())} are still in {self.rounds_path.name}, the "
                 "model is lost: run anew into another folder"
             )
-        return 0, {}, damage
+        return Checkpoint(0, {}, {})
 
     # The end
 
-    def finish(self, summary: dict[str, Any], model: Extras) -> None:
-        tensors = {k: t.contiguous() for k, t in model["model"].items()}
+    def finish(self, summary: dict[str, Any], model: Tensors) -> None:
         temporary = self.path / f".model.{os.getpid()}"
-        save_file(tensors, temporary)
+        save_file(separate(model), temporary)
         temporary.replace(self.model_path)
         write_json(self.summary_path, {**summary, "model_sha256": sha256(self.model_path)})
 
@@ -180,12 +169,42 @@ class RunFolder:
         return summary
 
 
-def _read_checkpoint(folder: Path, round_: int) -> Extras:
+@dataclass(frozen=True)
+class Checkpoint:
+    round: int
+    state: Extras
+    about: dict[str, Any]
+    damage: tuple[str, ...] = ()
+    """Words about newer ones that were passed over."""
+
+
+def _read_checkpoint(folder: Path, round_: int, damage: Iterable[str]) -> Checkpoint:
     about = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     tensors = folder / "state.safetensors"
     if about["round"] != round_ or sha256(tensors) != about["sha256"]:
         raise ValueError("its tensors are not those that were written")
-    return unflatten(load_file(tensors))
+    return Checkpoint(round_, unflatten(load_file(tensors)), about, tuple(damage))
+
+
+def occupied(path: Path) -> bool:
+    """Whether something is there that must not be written into. Hidden files do not count."""
+    if not path.is_dir():
+        return path.exists()
+    return any(not entry.name.startswith(".") for entry in path.iterdir())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Only one process may work in a folder. The system lifts the lock when that one dies."""
+    lock = FileLock(path / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise FolderError(f"{path} is in use by another process; wait for it") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def read_toml(source: str) -> dict[str, Any]:
         text = bundled[source]
     else:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError as error:
             hint = nearest(source, bundled)
             raise ConfigError(
@@ -47,9 +47,10 @@ def read_toml(source: str) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """A value as TOML writes it; what is no TOML value is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return parsed["value"] if len(parsed) == 1 else text
 
 
 def set_value(tables: dict[str, Any], assignment: str) -> None:
@@ -66,7 +67,12 @@ def set_value(tables: dict[str, Any], assignment: str) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {assignment}: '{part}' is a value, not a table")
         table = inner
-    table[last] = parse_value(text.strip())
+    value = parse_value(text.strip())
+    if key.strip() == "population.kind" and value != table.get("kind"):
+        # Another kind has other settings; what every kind has stays.
+        for known in table.keys() - {"cohort", "concept_shift"}:
+            del table[known]
+    table[last] = value
 
 
 def load_config(
@@ -104,7 +110,7 @@ def _sentence(error: ValidationError) -> str:
         text = f"{message[0].lower()}{message[1:]}"
         if where:
             text = f"{where}: {text} (got {_shown(first['input'])})"
-    return text + (f" (and {len(more)} more mistakes)" if more else "")
+    return text + (f" (and {len(more)} more)" if more else "")
 
 
 def _shown(value: Any) -> str:

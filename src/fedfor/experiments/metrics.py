@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ConfigError
 from .simulation import Record
 
 
@@ -18,7 +19,9 @@ def best_accuracy(records: Iterable[Record], up_to: int) -> float | None:
 
 
 def rounds_to(records: Iterable[Record], target: float) -> int | None:
-    """The first round that reaches the target, or None if none does."""
+    """The first round that reaches the target, a fraction, or None if none does."""
+    if not 0 < target <= 1:
+        raise ConfigError(f"a target is a fraction, such as 0.8, not {target}")
     return next((r["round"] for r in evaluated(records) if r["accuracy"] >= target), None)
 
 

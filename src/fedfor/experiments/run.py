@@ -1,15 +1,16 @@
 """Run what a folder's config says, from its last checkpoint to the end."""
 
+import hashlib
 import time
 import warnings
 from collections.abc import Callable
 
 import torch
 
-from ..errors import DivergedError
+from ..errors import DivergedError, FolderError
 from .build import build_simulation
 from .config import RunConfig
-from .folder import RunFolder
+from .folder import Checkpoint, RunFolder, locked
 from .metrics import summarise
 from .simulation import Record
 from .store import DiskStore
@@ -25,21 +26,26 @@ def start_run(folder: RunFolder, config: RunConfig) -> None:
 
 def run_in_folder(folder: RunFolder, on_round: OnRound = lambda record: None) -> list[Record]:
     """Do all rounds that are left. Interrupted at any point, it can be called again."""
-    with folder.locked():
-        return _run(folder, folder.config(), on_round)
+    config = folder.config()
+    with locked(folder.path):
+        return _run(folder, config, on_round)
 
 
 def _run(folder: RunFolder, config: RunConfig, on_round: OnRound) -> list[Record]:
     torch.set_num_threads(config.threads)
-    done, state, damage = folder.load_checkpoint()
-    for sentence in damage:
+    checkpoint = folder.load_checkpoint()
+    done = checkpoint.round
+    for sentence in checkpoint.damage:
         warnings.warn(f"{sentence}; going on from round {done}", stacklevel=2)
+    _check_config(folder, config, checkpoint)
     records = folder.keep_records(done)
     oldest = min(folder.checkpoint_rounds(), default=0)
     store = DiskStore(folder.clients_path, resumed_from=done, oldest_checkpoint=oldest)
+    _check_store(folder, store, checkpoint)
     simulation = build_simulation(config, store)
     if done:
-        simulation.server.load_state(done, state)
+        simulation.server.load_state(done, checkpoint.state)
+    folder.write_environment(config)
     folder.summary_path.unlink(missing_ok=True)
     try:
         for t in range(done + 1, config.rounds + 1):
@@ -50,16 +56,49 @@ def _run(folder: RunFolder, config: RunConfig, on_round: OnRound) -> list[Record
             folder.append(record)
             records.append(record)
             if last or t % config.checkpoint_every == 0:
-                store.checkpointed(folder.save_checkpoint(t, simulation.server.state()))
+                about = {"config": _fingerprint(config), "clients_with_state": len(store)}
+                store.checkpointed(folder.save_checkpoint(t, simulation.server.state(), about))
             on_round(record)
     except DivergedError as error:
         summary = _summary(config, records) | {"diverged": str(error)}
-        folder.finish(summary, {"model": simulation.server.model})
+        folder.finish(summary, simulation.server.model)
         raise DivergedError(
             f"{error}; the {len(records)} rounds before it are in {folder.path}"
         ) from error
-    folder.finish(_summary(config, records), {"model": simulation.server.model})
+    folder.finish(_summary(config, records), simulation.server.model)
     return records
+
+
+# What may be changed between an interruption and a resume.
+CHANGEABLE = {"rounds", "device", "threads", "checkpoint_every", "evaluation"}
+
+
+def _fingerprint(config: RunConfig) -> str:
+    fixed = config.model_dump_json(exclude=CHANGEABLE)
+    return hashlib.sha256(fixed.encode()).hexdigest()
+
+
+def _check_config(folder: RunFolder, config: RunConfig, checkpoint: Checkpoint) -> None:
+    if checkpoint.round and checkpoint.about.get("config") != _fingerprint(config):
+        raise FolderError(
+            f"{folder.config_path} was changed after round {checkpoint.round} was done with it; "
+            "change it back, or run the new config into another folder"
+        )
+    if checkpoint.round > config.rounds:
+        raise FolderError(
+            f"{folder.path} has {checkpoint.round} rounds already, and its config.toml asks for "
+            f"{config.rounds}; more can be done, not fewer"
+        )
+
+
+def _check_store(folder: RunFolder, store: DiskStore, checkpoint: Checkpoint) -> None:
+    expected = checkpoint.about.get("clients_with_state", 0)
+    if len(store) != expected:
+        raise FolderError(
+            f"{folder.clients_path} holds the state of {len(store)} clients, and {expected} had "
+            f"some after round {checkpoint.round}; without it the run would go on with other "
+            "numbers: run anew into another folder"
+        )
 
 
 def _summary(config: RunConfig, records: list[Record]) -> dict[str, object]:

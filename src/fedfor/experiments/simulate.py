@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..algorithms import Algorithm
-from ..algorithms.presets import algorithm as by_name
+from ..algorithms import Algorithm, ClientOpt
+from ..algorithms.presets import as_algorithm
 from ..data import Population
 from ..engines import SerialEngine, Training
 from ..engines.fisher import Loss
+from ..errors import ConfigError, require_number
 from ..models import build_model
 from ..protocol.local import load_tensors
 from ..randomness import torch_seeded
+from .build import build_device, check_model
 from .metrics import best_accuracy, mean_accuracy, rounds_to
 from .simulation import Record, Simulation
 from .store import Store
@@ -47,12 +49,12 @@ class History:
 
 
 def simulate(
-    algorithm: Algorithm | str,
+    algorithm: Algorithm | ClientOpt | str,
     population: Population,
     model: nn.Module | str = "cnn",
     *,
     rounds: int,
-    cohort: int = 10,
+    cohort: int | None = None,
     seed: int = 0,
     training: Training | None = None,
     loss: Loss = nn.functional.cross_entropy,
@@ -65,22 +67,27 @@ def simulate(
     """Federated training of `model` over `population`.
 
     `training_options` are those of `Training`: epochs, batch_size, lr, optimizer, ... The model is
-    trained in place. `cohort` is capped at the size of the population.
+    trained in place. Ten clients are called in each round, or all if there are fewer.
     """
-    chosen = by_name(algorithm) if isinstance(algorithm, str) else algorithm
+    for name, count in (("rounds", rounds), ("evaluate_every", evaluate_every)):
+        require_number("simulate", name, count, least=1)
+    if training is not None and training_options:
+        raise ConfigError(f"simulate: give {sorted(training_options)[0]} to Training, or alone")
+    chosen = as_algorithm(algorithm)
     how = training or Training(**training_options)
     if isinstance(model, str):
         train = population.train
         with torch_seeded(seed, "init"):
             model = build_model(model, train.x.shape[1:], train.classes)
-    engine = SerialEngine(model, chosen, how, seed, loss, device)
+    check_model(model, chosen, population.split)
+    engine = SerialEngine(model, chosen, how, seed, loss, build_device(str(device)))
     simulation = Simulation(
         population,
         model,
         chosen,
         how,
         engine,
-        cohort=min(cohort, population.size),
+        cohort=min(10, population.size) if cohort is None else cohort,
         seed=seed,
         store=store,
     )

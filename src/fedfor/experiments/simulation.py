@@ -11,7 +11,7 @@ from torch import nn
 from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Job, Score, Training
-from ..errors import DivergedError
+from ..errors import ConfigError, DivergedError
 from ..protocol import Message, Reply, Server
 from ..tensors import first_not_finite
 from .store import MemoryStore, Store
@@ -39,7 +39,8 @@ class Simulation:
         self.engine, self.cohort, self.seed = engine, cohort, seed
         self.server = Server(algorithm, model, population.size)
         self.store: Store = MemoryStore() if store is None else store
-        self._clients(1)  # refuse an impossible cohort now
+        for client in self._clients(1):  # refuse an impossible cohort or empty clients now
+            population.samples(client, 1)
 
     def round(self, evaluate: bool = True) -> Record:
         """Do the next round and tell what happened."""
@@ -48,7 +49,7 @@ class Simulation:
         message = self.server.message()
         record: Record = {"round": t, "clients": len(clients), "train_loss": 0.0, "up": 0}
         replies = self._train(message, clients, record)
-        disagreement = self.server.aggregate(replies, self.training.lr_in(t))
+        disagreement = self.server.aggregate(replies, self.training.lr_in(t), checked=True)
         self._check_finite(t)
         record["train_loss"] /= len(clients)
         record["disagreement"] = disagreement
@@ -74,9 +75,11 @@ class Simulation:
             for client in clients
         )
         for result in self.engine.train(message, jobs):
-            problem = result.reply.problem(message, self.algorithm.client.up)
-            if problem is not None:
-                raise self._diverged(message.round, f"client {result.client} sent {problem}")
+            client = self.algorithm.client
+            if (misfit := result.reply.misfit(message, client.up)) is not None:
+                raise ConfigError(f"{client.name}: the reply of client {result.client}: {misfit}")
+            if (where := result.reply.not_finite()) is not None:
+                raise self._diverged(message.round, f"client {result.client} sent {where}")
             if result.kept is not None:
                 self.store.put(result.client, result.kept)
             record["train_loss"] += result.loss

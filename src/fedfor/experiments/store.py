@@ -1,13 +1,16 @@
 """Where clients' state lies between their rounds."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ..errors import FolderError
 from ..protocol import Kept
-from ..tensors import flatten, unflatten
+from ..tensors import flatten, separate, unflatten
 
 
 class Store(Protocol):
@@ -55,8 +58,10 @@ class DiskStore:
         self._rounds: dict[int, list[int]] = {}
         self._sizes: dict[int, int] = {}
         self._oldest_checkpoint = oldest_checkpoint
-        for path in sorted(folder.glob("*/*-*.safetensors")):
-            client, round_ = (int(part) for part in path.stem.split("-"))
+        for path in sorted(folder.glob("*/*.safetensors")):
+            if (found := re.fullmatch(r"(\d+)-(\d+)", path.stem)) is None:
+                continue
+            client, round_ = int(found[1]), int(found[2])
             if round_ > resumed_from:
                 path.unlink()
             else:
@@ -72,7 +77,7 @@ class DiskStore:
         path = self._path(client, kept.round)
         path.parent.mkdir(parents=True, exist_ok=True)
         # No temporary name: a file cut short is of a round without a checkpoint, see above.
-        save_file({k: t.contiguous() for k, t in flatten(kept.extras).items()}, path)
+        save_file(separate(flatten(kept.extras)), path)
         rounds = self._rounds.setdefault(client, [])
         if kept.round not in rounds:
             rounds.append(kept.round)
@@ -100,8 +105,14 @@ class DiskStore:
         self._sizes[client] = size
 
     def _load(self, client: int) -> Kept:
-        round_ = self._rounds[client][-1]
-        return Kept(round_, unflatten(load_file(self._path(client, round_))))
+        path = self._path(client, self._rounds[client][-1])
+        try:
+            return Kept(self._rounds[client][-1], unflatten(load_file(path)))
+        except (OSError, ValueError, SafetensorError) as error:
+            raise FolderError(
+                f"the state of client {client} in {path} is lost ({error}); without it the run "
+                "would go on with other numbers: run anew into another folder"
+            ) from error
 
     def _path(self, client: int, round_: int) -> Path:
         return self.folder / f"{client % 256:02x}" / f"{client}-{round_}.safetensors"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from ..errors import ConfigError, nearest
-from ..importing import import_by_path
+from ..importing import call, import_by_path
 from .small import cnn, cnn_bn, linear, mlp
 
 MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
@@ -24,7 +24,7 @@ def build_model(name: str, shape: Sequence[int], classes: int) -> nn.Module:
         make = MODELS[name]
     else:
         raise ConfigError(f"model.name '{name}' is not known; {nearest(name, MODELS)}")
-    model = make(tuple(shape), classes)
+    model = call(make, f"model.name: {name}", tuple(shape), classes)
     if not isinstance(model, nn.Module):
         raise ConfigError(f"model.name: {name} gave a {type(model).__name__}, not an nn.Module")
     return model

@@ -1,5 +1,6 @@
 """A client's part of one round, in whatever loop it is trained."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..algorithms import Algorithm, ClientOpt, Local
-from ..algorithms.presets import algorithm as by_name
+from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError
 from ..tensors import Extras, Tensors, copies, extras_nbytes
@@ -39,8 +40,9 @@ class LocalRound:
         ...  # any training loop
         reply, kept = local.finish(examples=len(dataset))
 
-    Without a message the round starts where the model is. `steps`, the number of optimizer steps
-    to come, is needed by FedFOR's `step` strength only.
+    Without a message, which only methods that send nothing beside the model can do, the round
+    starts where the model is. `steps`, the number of optimizer steps to come, is needed by
+    FedFOR's `step` strength only.
     """
 
     def __init__(
@@ -53,16 +55,10 @@ class LocalRound:
         *,
         steps: int | None = None,
     ) -> None:
-        if isinstance(algorithm, str):
-            algorithm = by_name(algorithm)
-        if isinstance(algorithm, ClientOpt):
-            algorithm = Algorithm(client=algorithm)
+        algorithm = as_algorithm(algorithm)
         self.client_opt = algorithm.client
-        if self.client_opt.needs_steps and not steps:
-            raise ConfigError(
-                f"{self.client_opt.name} must know how many local steps there will be: pass "
-                "steps=, for instance epochs * len(loader)"
-            )
+        _refuse(self.client_opt, optimizer, message, steps)
+        self.planned_steps = steps
         self.model = model
         self.own = stays_local(model, algorithm.sharing)
         self.round = message.round if message else 1
@@ -74,7 +70,7 @@ class LocalRound:
     def _prepare(
         self, optimizer: Optimizer, message: Message | None, kept: Kept | None, steps: int
     ) -> None:
-        rates = {id(p): float(g["lr"]) for g in optimizer.param_groups for p in g["params"]}
+        groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         extras = {**(message.extras if message else {}), **(kept.extras if kept else {})}
         seen = float(kept is not None and kept.round == self.round - 1)
         self._terms: dict[str, _Term] = {}
@@ -86,22 +82,27 @@ class LocalRound:
             for extra in self.client_opt.down + self.client_opt.keeps:
                 found = extras.get(extra, {}).get(name)
                 x[extra] = torch.zeros_like(start) if found is None else found.to(p.device)
-            if id(p) not in rates:
+            if id(p) not in groups:
                 raise ConfigError(
                     f"parameter '{name}' is not in the optimizer; give it all trainable "
                     "parameters, or freeze this one with requires_grad_(False)"
                 )
-            self._terms[name] = _Term(p, start, x, Local(rates[id(p)], steps, seen))
+            group = groups[id(p)]
+            self._terms[name] = _Term(p, start, x, Local(float(group["lr"]), steps, seen), group)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         if any(callable(a) for a in (*args, *kwargs.values())):
+            raise ConfigError(NO_CLOSURES)
+        if getattr(optimizer, "grad_scale", None) is not None:
             raise ConfigError(
-                "optimizers that are given a closure (LBFGS) compute gradients inside step(), "
-                "where nothing can be added to them; use another optimizer"
+                "a fused optimizer unscales gradients inside step(), after the ClientOpt has added "
+                "to them: call scaler.unscale_(optimizer) first, or use fused=False"
             )
         self.steps_taken += 1
+        for term in self._terms.values():
+            term.follow_rate()
         self.add_to_gradients()
 
     @torch.no_grad()
@@ -111,6 +112,11 @@ class LocalRound:
             added = self.client_opt.added_gradient(term.p, term.start, term.x, term.local)
             if added is None:
                 continue
+            if added.shape != term.p.shape:
+                raise ConfigError(
+                    f"{self.client_opt.name}: added_gradient gave shape {tuple(added.shape)} for a "
+                    f"parameter of shape {tuple(term.p.shape)}"
+                )
             if term.p.grad is None:  # the penalty's gradient exists where the loss has none
                 term.p.grad = added.clone()
             else:
@@ -122,6 +128,12 @@ class LocalRound:
         self._hook.remove()
         if self.steps_taken == 0:
             raise ConfigError("the local round took no optimizer step, so there is nothing to send")
+        if self.client_opt.needs_steps and self.planned_steps != self.steps_taken:
+            warnings.warn(
+                f"{self.client_opt.name} was told of {self.planned_steps} local steps and saw "
+                f"{self.steps_taken}; its strength depends on them",
+                stacklevel=2,
+            )
         if self.client_opt.needs_fisher and fisher is None:
             raise ConfigError(
                 f"{self.client_opt.name} needs the Fisher diagonal: "
@@ -132,13 +144,18 @@ class LocalRound:
         upload: Tensors = {}
         for name, term in self._terms.items():
             x = {**term.x, "fisher": fisher[name]} if fisher is not None else term.x
-            local = replace(term.local, steps=self.steps_taken)
+            mean_rate = term.rates / self.steps_taken
+            local = replace(term.local, lr=mean_rate, steps=self.steps_taken)
             outcome = self.client_opt.finish(term.p.detach(), term.start, x, local)
             upload[name] = outcome.upload.clone()
-            for extra, tensor in outcome.up.items():
-                up[extra][name] = tensor
-            for extra, tensor in outcome.kept.items():
-                keep[extra][name] = tensor
+            for declared, given in ((up, outcome.up), (keep, outcome.kept)):
+                for extra, tensor in given.items():
+                    if extra not in declared:
+                        raise ConfigError(
+                            f"{self.client_opt.name}: finish gave '{extra}', which is declared "
+                            "neither in `up` nor in `keeps`"
+                        )
+                    declared[extra][name] = tensor
         shared = {n: b for n, b in buffers(self.model).items() if n not in self.own}
         if self.own:
             keep[OWN_LAYERS] = own_layers(self.model, self.own)
@@ -146,12 +163,48 @@ class LocalRound:
         return reply, Kept(self.round, keep) if keep else None
 
 
-@dataclass(frozen=True)
+NO_CLOSURES = (
+    "optimizers that are given a closure (LBFGS) compute gradients inside step(), where nothing "
+    "can be added to them; use another optimizer"
+)
+
+
+def _refuse(
+    client: ClientOpt, optimizer: Optimizer, message: Message | None, steps: int | None
+) -> None:
+    """What would go wrong without a word."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ConfigError(NO_CLOSURES)
+    if (client.needs_steps and steps is None) or (steps is not None and steps < 1):
+        raise ConfigError(
+            f"{client.name} must know how many local steps there will be, 1 or more: pass "
+            f"steps=, for instance epochs * len(loader) (got {steps})"
+        )
+    missing = [e for e in client.down if message is None or e not in message.extras]
+    if missing and (message is None or message.round > 1):
+        raise ConfigError(
+            f"{client.name} needs what its server sends beside the model ({', '.join(missing)}): "
+            f"pass the message of a Server('{client.name}', ...)"
+        )
+
+
+@dataclass
 class _Term:
+    """One parameter and all that its added gradient is made from."""
+
     p: nn.Parameter | Tensor
     start: Tensor
     x: Tensors
     local: Local
+    group: dict[str, Any]
+    rates: float = 0.0
+    """The sum of the learning rates of the steps taken: a scheduler may change them."""
+
+    def follow_rate(self) -> None:
+        rate = float(self.group["lr"])
+        self.rates += rate
+        if rate != self.local.lr:
+            self.local = replace(self.local, lr=rate)
 
 
 def own_layers(model: nn.Module, own: frozenset[str]) -> Tensors:

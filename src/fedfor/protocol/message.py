@@ -50,6 +50,17 @@ class Reply:
 
     def problem(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
         """Why this cannot be an answer to `message`, or None if it can."""
+        return self.misfit(message, expected_extras) or self.not_finite()
+
+    def not_finite(self) -> str | None:
+        """Where there is NaN or infinity, if there is."""
+        for what, tensors in {"model": self.model, **self.extras}.items():
+            if (name := first_not_finite(tensors)) is not None:
+                return f"{what}: NaN or infinity in '{name}'"
+        return None
+
+    def misfit(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
+        """What is missing, surplus or of another shape, if something is."""
         if self.examples <= 0:
             return f"the number of examples is {self.examples}"
         if self.extras.keys() != set(expected_extras):
@@ -58,8 +69,6 @@ class Reply:
         for what, tensors in {"model": self.model, **self.extras}.items():
             if mismatch := _mismatch(tensors, expected[what]):
                 return f"{what}: {mismatch}"
-            if (name := first_not_finite(tensors)) is not None:
-                return f"{what}: NaN or infinity in '{name}'"
         return None
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from ..algorithms import Algorithm, Cohort
-from ..algorithms.presets import algorithm as by_name
+from ..algorithms import Algorithm, ClientOpt, Cohort
+from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError
 from ..tensors import Extras, Tensors, copies
@@ -20,8 +20,10 @@ class Server:
     FedDyn and SCAFFOLD scale their server state by it.
     """
 
-    def __init__(self, algorithm: Algorithm | str, model: nn.Module, population: int) -> None:
-        self.algorithm = by_name(algorithm) if isinstance(algorithm, str) else algorithm
+    def __init__(
+        self, algorithm: Algorithm | ClientOpt | str, model: nn.Module, population: int
+    ) -> None:
+        self.algorithm = as_algorithm(algorithm)
         self.population = population
         self.round = 0
         own = stays_local(model, self.algorithm.sharing)
@@ -54,17 +56,24 @@ class Server:
             self.round + 1, dict(self.params), dict(self.buffers), extras, client.difference
         )
 
-    def aggregate(self, replies: Iterable[Reply], client_lr: float) -> float:
+    def aggregate(
+        self, replies: Iterable[Reply], client_lr: float, *, checked: bool = False
+    ) -> float:
         """One step of the global model. Replies are summed as they come and not held.
 
         Gives back how much the clients disagree: the mean length of a client's move over the
         length of their mean move. 1 is full agreement.
 
-        They may be a generator that trains as it goes, so nothing here switches autograd off.
+        They may be a generator that trains as it goes, so nothing here switches autograd off. A
+        reply that cannot be one is refused, unless the caller has `checked` them all.
         """
         weighting = self.algorithm.weighting
         models, sums, total, count, lengths = _Sums(), _Sums(), 0, 0, 0.0
+        message = self.message()
         for reply in replies:
+            problem = None if checked else reply.problem(message, self.algorithm.client.up)
+            if problem is not None:
+                raise ConfigError(f"reply {count + 1} of round {message.round}: {problem}")
             weight = reply.examples if weighting == "examples" else 1
             models.add("model", reply.model, weight)
             for extra, tensors in reply.extras.items():

@@ -1,6 +1,7 @@
 """The table of what each algorithm sends, keeps and costs."""
 
 import inspect
+import json
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -56,6 +57,6 @@ def describe(name: str) -> str:
 
 
 def _words(part: ClientOpt | ServerOpt, prefix: str) -> str:
-    shown = [f"    algorithm.{prefix}{k} = {v!r}" for k, v in settings(part).items()]
+    shown = [f"    algorithm.{prefix}{k} = {json.dumps(v)}" for k, v in settings(part).items()]
     text = inspect.getdoc(type(part)) or ""
     return "\n".join([text, "", "Settings:", *shown]) if shown else text

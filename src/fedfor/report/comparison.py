@@ -10,6 +10,9 @@ from ..experiments.folder import write_atomically, write_json
 from .curves import draw_curves
 from .table import columns, domain_columns, markdown, terminal
 
+NARROW = 100
+"""Columns of text below which the table is cut in two."""
+
 METRICS = (
     "best_half",
     "best",
@@ -27,17 +30,23 @@ METRICS = (
 def write_report(comparison: Comparison, console: Console) -> None:
     """Show the table, and write table.md, comparison.json and curves.png."""
     results = comparison.results()
+    if not any(result.summaries for result in results):
+        return
     shown, by_domain = columns(comparison), domain_columns(results)
     seeds = len(comparison.config.seeds)
-    title = f"{comparison.path.name}: {comparison.first.rounds} rounds, {seeds} seeds"
-    console.print(terminal(results, shown, title))
+    title = f"{comparison.path.name}: {comparison.first.rounds} rounds, seeds: {seeds}"
+    if console.width < NARROW:
+        console.print(terminal(results, [c for c in shown if "MiB" not in c.title], title))
+        console.print(terminal(results, [c for c in shown if "MiB" in c.title], "bytes"))
+    else:
+        console.print(terminal(results, shown, title))
     text = markdown(results, shown)
     if by_domain:
         console.print(terminal(results, by_domain, "accuracy by domain after the last round"))
         text += "\n" + markdown(results, by_domain)
     write_atomically(comparison.path / "table.md", text.encode())
     write_json(comparison.path / "comparison.json", as_json(comparison, results))
-    console.print(_closing(comparison, results), soft_wrap=True, highlight=False)
+    console.print(_closing(comparison, results), soft_wrap=True, highlight=False, markup=False)
 
 
 def _closing(comparison: Comparison, results: list[AlgorithmResult]) -> str:

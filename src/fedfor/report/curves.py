@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import ConfigError
 from ..experiments.comparison import AlgorithmResult, Comparison
 from ..experiments.metrics import evaluated
 
@@ -35,11 +34,9 @@ def curve(result: AlgorithmResult) -> tuple[list[int], list[float], list[float]]
 
 
 def draw_curves(comparison: Comparison, results: Sequence[AlgorithmResult], path: Path) -> None:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'fedfor[report]'") from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

@@ -77,7 +77,7 @@ def show_run(console: Console, name: str, done: int, rounds: int) -> Iterator[On
         if t % every == 0 or t == rounds:
             left = (time.monotonic() - began) / rounds_here * (rounds - t)
             words = [name, f"round {t}/{rounds}", f"accuracy {_accuracy(record).strip()}"]
-            console.print("  ".join([*words, f"{left:.0f} s left"]), soft_wrap=True)
+            console.print("  ".join([*words, f"{left:.0f} s left"]), soft_wrap=True, markup=False)
 
     yield line
 
@@ -127,7 +127,8 @@ class ComparisonProgress:
         self.ended += 1
         what = f"{ended.run.label}, seed {ended.run.seed}"
         if ended.problem is not None:
-            self.console.print(f"{what}: {ended.problem}", soft_wrap=True, markup=False)
+            text = f"{what}: {ended.problem}"
+            self.console.print(text, soft_wrap=True, markup=False, highlight=False)
         elif not self.console.is_terminal:
             records = ended.run.folder.records()
             best = best_accuracy(records, len(records)) or 0.0

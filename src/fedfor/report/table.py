@@ -103,9 +103,13 @@ def rows(results: Sequence[AlgorithmResult], shown: Sequence[Column]) -> list[li
 
 
 def label(result: AlgorithmResult) -> str:
+    """The name, with a word about seeds that are not in the means."""
+    text, seeds = result.label, result.planned
     if result.diverged:
-        return f"{result.label} [{result.diverged} of {len(result.summaries)} diverged]"
-    return result.label
+        text += f" [{result.diverged} of {seeds} diverged]"
+    if len(result.summaries) < seeds:
+        text += f" [{seeds - len(result.summaries)} of {seeds} not done]"
+    return text
 
 
 def markdown(results: Sequence[AlgorithmResult], shown: Sequence[Column]) -> str:
