@@ -1,11 +1,15 @@
 import json
+import tomllib
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import tomli_w
+from torch import Tensor
 
-from fedfor.algorithms import PRESETS
+from fedfor.algorithms import PRESETS, Named, Scalar, ServerOpt
 from fedfor.errors import ConfigError, DataError
 from fedfor.experiments.build import build_simulation
 from fedfor.experiments.config import RunConfig
@@ -21,12 +25,37 @@ def test_bundled_configs_build(name: str) -> None:
     assert simulation.cohort <= simulation.population.size
 
 
+@dataclass(frozen=True)
+class HalfWay(ServerOpt):
+    name: ClassVar[str] = "half-way"
+
+    part: float = 0.5
+
+    def step(
+        self, w: Tensor, proposal: Tensor, state: Named, client_lr: Scalar
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return w + self.part * (proposal - w), {}
+
+
+OWN_SERVER = "tests.experiments.test_config:HalfWay"
+
+
+def test_a_server_opt_of_ones_own() -> None:
+    for table in (
+        {"name": f"fedfor+{OWN_SERVER}", "server": {"part": 0.25}},
+        {"name": "fedfor", "server": {"name": OWN_SERVER, "part": 0.25}},
+    ):
+        config = load_config({**read_toml("prior-shift"), "algorithm": table})
+        assert config.build_algorithm().server == HalfWay(part=0.25)
+        again = load_config(tomllib.loads(tomli_w.dumps(_plain(config))))
+        assert again == config
+        assert build_simulation(again).round()["round"] == 1
+
+
 @pytest.mark.parametrize("name", [*PRESETS, "fedfor+fedadam+fedbn"])
 def test_a_config_survives_its_file(name: str) -> None:
     config = load_config({"algorithm": name})
     text = tomli_w.dumps(_plain(config))
-    import tomllib
-
     assert load_config(tomllib.loads(text)) == config
     assert load_config(tomllib.loads(text)).build_algorithm() == config.build_algorithm()
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..algorithms import Algorithm, algorithm, settings
+from ..algorithms import SERVER_OPTS, Algorithm, ServerOpt, algorithm, settings
 
 
 class Section(BaseModel):
@@ -152,7 +152,7 @@ class RunConfig(Section):
         return {
             "name": value["name"],
             **settings(built.client),
-            "server": {"name": _server_name(value, built), **settings(built.server)},
+            "server": _spelled_server(value.get("server", {}), built.server),
             "sharing": built.sharing,
             "weighting": built.weighting,
         }
@@ -176,20 +176,9 @@ class RunConfig(Section):
         return self.evaluation.half or max(1, self.rounds // 2)
 
 
-def _server_name(value: dict[str, Any], built: Algorithm) -> str:
-    """The name to build it by again: one's own ServerOpt is known by its path only."""
-    server = value.get("server", {})
-    given = server if isinstance(server, str) else server.get("name")
-    if given is None:
-        given = next((p for p in value["name"].split("+") if ":" in p), None)
-        if given is None or not _is_server(given):
-            given = built.server.name
-    return str(given)
-
-
-def _is_server(path: str) -> bool:
-    from ..algorithms import ServerOpt
-    from ..importing import import_by_path
-
-    part = import_by_path(path, "algorithm")
-    return isinstance(part, ServerOpt) or (isinstance(part, type) and issubclass(part, ServerOpt))
+def _spelled_server(given: Any, built: ServerOpt) -> dict[str, Any]:
+    """All of a ServerOpt. One's own that is a part of the algorithm's name is named there."""
+    name = given if isinstance(given, str) else given.get("name")
+    if name is None and SERVER_OPTS.get(built.name) is type(built):
+        name = built.name
+    return {**({"name": name} if name else {}), **settings(built)}

@@ -1,5 +1,7 @@
 """What a comparison leaves behind: a table on screen and in files, and a picture."""
 
+import shutil
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -56,8 +58,9 @@ def _closing(comparison: Comparison, results: list[AlgorithmResult]) -> str:
     else:
         draw_curves(comparison, results, comparison.path / "curves.png")
         picture = f"curves in {comparison.path}/curves.png"
+    command = "fedfor" if shutil.which("fedfor") else sys.argv[0]  # as the reader can type it
     return (
-        f"Table in {files}, {picture}. Next: fedfor compare covariate-shift -a fedbn "
+        f"Table in {files}, {picture}. Next: {command} compare covariate-shift -a fedbn "
         "-a fedfor+fedbn, or your own data: docs/data.md"
     )
 
