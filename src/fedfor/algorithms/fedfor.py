@@ -32,7 +32,7 @@ def _warn_that_equation_explodes() -> None:
     warnings.warn(
         "fedfor with strength = 'equation' and an alpha above 1: a single local step moves an "
         "opposing weight by more than the whole last global update, and training tends to "
-        "explode; use strength = 'step' (or 'loss', which reproduces the paper's numbers), or an "
+        "explode; use strength = 'step' (or 'loss', by all signs what the paper ran), or an "
         "alpha of about 0.05",
         stacklevel=2,
     )
@@ -51,8 +51,8 @@ class FedFOR(ClientOpt):
     rate, tau the number of local steps in the round):
 
     - `step`: c = alpha/(eta tau). d is the sum of about tau local steps, so d/(eta tau) is the
-      gradient of one. One alpha then serves every number of local epochs. The default.
-    - `loss`: c = alpha. What reproduces the numbers that the paper reports.
+      gradient of one, and one alpha can serve any number of local epochs. The default.
+    - `loss`: c = alpha. By all signs what the paper's experiments ran.
     - `equation`: c = alpha/eta, as the paper prints it. Explodes with the paper's alpha = 5.
 
     `clip = false` is the linear form of eq. (new_loss_2), without U.
