@@ -7,7 +7,7 @@ from torch import nn
 
 from fedfor.errors import ConfigError, FolderError
 from fedfor.experiments.compare import compare
-from fedfor.experiments.comparison import Comparison, with_assignments
+from fedfor.experiments.comparison import AlgorithmResult, Comparison, with_assignments
 from fedfor.experiments.folder import RunFolder, locked, sha256
 from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
@@ -175,6 +175,21 @@ def test_commas_inside_values(tmp_path: Path) -> None:
 def test_settings_that_would_be_ignored_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"does not use the settings in \[algorithm\] \(alpha\)"):
         planned(tmp_path / "c", algorithm={"name": "fedfor", "alpha": 3})
+    for harmless in ({"name": "fedfor"}, "fedfor"):
+        assert len(planned(tmp_path / "c", algorithm=harmless).runs) == 6
+
+
+def test_a_diverged_seed_wins_no_column(tmp_path: Path) -> None:
+    runs = planned(tmp_path / "c").runs[::3]  # both seeds of the first algorithm
+    for run, diverged in zip(runs, (False, True), strict=True):
+        run.folder.create(run.config)
+        summary = {"best": 0.5, "domains": {"plain": 0.5}} | (
+            {"diverged": "yes"} if diverged else {}
+        )
+        run.folder.summary_path.write_text(json.dumps(summary))
+    result = AlgorithmResult("fedavg", runs)
+    assert result.spread("best").mean is None
+    assert result.domain_spread("plain").mean is None
 
 
 def test_two_processes_cannot_work_in_one_folder(done: Comparison) -> None:

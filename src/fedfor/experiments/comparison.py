@@ -1,7 +1,7 @@
 """Several algorithms x several seeds: what to run, and what came of it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,8 @@ class Comparison:
             where = ".".join(str(p) for p in ("compare", *first["loc"]))
             message = first["msg"].removeprefix("Value error, ")
             raise ConfigError(f"{source}: {where}: {message}") from error
-        ignored = sorted(dict(self.tables.get("algorithm", {})).keys() - {"name"})
-        if ignored:
+        table = self.tables.get("algorithm", {})  # or a name alone, which says nothing here
+        if ignored := sorted(table.keys() - {"name"}) if isinstance(table, Mapping) else []:
             raise ConfigError(
                 f"{source}: a comparison does not use the settings in [algorithm] ({ignored[0]}); "
                 f"give them with each algorithm, such as -a fedfor,{ignored[0]}=..."
@@ -143,20 +143,23 @@ class AlgorithmResult:
     def __init__(self, label: str, runs: Sequence[PlannedRun]) -> None:
         self.label = label
         self.planned = len(runs)
-        self.runs = [run for run in runs if run.folder.summary() is not None]
-        self.summaries = [s for run in runs if (s := run.folder.summary()) is not None]
+        ended = [(run, s) for run in runs if (s := run.folder.summary()) is not None]
+        self.runs = [run for run, _ in ended]
+        self.summaries = [summary for _, summary in ended]
 
     @property
     def diverged(self) -> int:
         return sum("diverged" in s for s in self.summaries)
 
     def spread(self, metric: str) -> Spread:
-        """One value a seed. A run that diverged has no accuracy to average."""
-        return Spread(tuple(None if "diverged" in s else s.get(metric) for s in self.summaries))
+        return self._spread(lambda summary: summary.get(metric))
 
     def domain_spread(self, domain: str) -> Spread:
-        alive = [s for s in self.summaries if "diverged" not in s]
-        return Spread(tuple(s.get("domains", {}).get(domain) for s in alive))
+        return self._spread(lambda summary: summary.get("domains", {}).get(domain))
+
+    def _spread(self, value: Callable[[dict[str, Any]], float | None]) -> Spread:
+        """One value a seed. A run that diverged has none, and so no mean is left to flatter it."""
+        return Spread(tuple(None if "diverged" in s else value(s) for s in self.summaries))
 
     def records(self) -> list[list[Record]]:
         return [run.folder.records() for run in self.runs]

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -48,16 +49,18 @@ def write_report(comparison: Comparison, console: Console) -> None:
         text += "\n" + markdown(results, by_domain)
     write_atomically(comparison.path / "table.md", text.encode())
     write_json(comparison.path / "comparison.json", as_json(comparison, results))
-    console.print(_closing(comparison, results), soft_wrap=True, highlight=False, markup=False)
-
-
-def _closing(comparison: Comparison, results: list[AlgorithmResult]) -> str:
-    files = f"{comparison.path}/table.md and comparison.json"
-    if find_spec("matplotlib") is None:
-        picture = "for curves.png: pip install 'fedfor[report]'"
-    else:
+    can_draw = find_spec("matplotlib") is not None
+    if can_draw:
         draw_curves(comparison, results, comparison.path / "curves.png")
-        picture = f"curves in {comparison.path}/curves.png"
+    console.print(
+        _closing(comparison.path, can_draw), soft_wrap=True, highlight=False, markup=False
+    )
+
+
+def _closing(path: Path, drawn: bool) -> str:
+    files = f"{path}/table.md and comparison.json"
+    without = "for curves.png: pip install 'fedfor[report]'"
+    picture = f"curves in {path}/curves.png" if drawn else without
     command = "fedfor" if shutil.which("fedfor") else sys.argv[0]  # as the reader can type it
     return (
         f"Table in {files}, {picture}. Next: {command} compare covariate-shift -a fedbn "
