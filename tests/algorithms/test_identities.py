@@ -201,7 +201,8 @@ def test_fedbn_by_hand() -> None:
     assert s.evaluate([0, 1])["loss"] == pytest.approx(sum(expected) / 2)
     # one that a client owns with that client's.
     owned = TestSet("mine", test.samples, owner=1)
-    assert s._score(owned, [0, 1]).loss == pytest.approx(expected[1])
+    [score] = s.engine.evaluate(s._exams(owned, [0, 1]))
+    assert score.loss == pytest.approx(expected[1])
 
 
 def test_slowmo_follows_the_learning_rate_of_each_round(split: DataSplit) -> None:

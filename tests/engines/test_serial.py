@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from fedfor.algorithms import Algorithm, algorithm
 from fedfor.data import DataSplit, Partition, iid_split
-from fedfor.engines import Job, SerialEngine, Training, fisher_diagonal
+from fedfor.engines import Exam, Job, SerialEngine, Training, fisher_diagonal
 from fedfor.errors import ConfigError, DataError
 from fedfor.models import build_model, cnn, cnn_bn
 from fedfor.protocol import Server
@@ -138,9 +138,8 @@ def test_evaluation_counts_every_sample(split: DataSplit) -> None:
             return self.bias.expand(len(x), 3)
 
     model = Constant()
-    score = engine(model, Training()).evaluate(
-        Server("fedavg", model, 1).model, split.test.all_rows()
-    )
+    exam = Exam(Server("fedavg", model, 1).model, split.test.all_rows())
+    [score] = engine(model, Training()).evaluate([exam])
     share = (split.test.y == 1).float().mean().item()
     assert score.accuracy == pytest.approx(share)
     logits = torch.tensor([[0.0, 1.0, 0.0]]).expand(30, 3)

@@ -213,7 +213,8 @@ def test_a_run_that_fails_is_told_and_its_seed_not_averaged_away(
     healthy = planned(tmp_path / "c").runs[0]  # one seed of one algorithm is done
     start_run(healthy.folder, healthy.config)
     run_in_folder(healthy.folder)
-    ended = compare(comparison, workers=1)
+    with pytest.warns(UserWarning, match="one client after another, because the vector engine"):
+        ended = compare(comparison, workers=1)
     assert len(ended) == 5
     assert all("ZeroDivisionError" in (e.problem or "") for e in ended)
     assert "Traceback" in (ended[0].run.folder.path / "error.txt").read_text()

@@ -7,21 +7,23 @@ import pytest
 import torch
 
 from fedfor.data import LongTail, digits
+from fedfor.engines.choose import EngineName
 from fedfor.experiments.simulate import simulate
 from fedfor.experiments.store import DiskStore, MemoryStore
 from fedfor.protocol import Kept
 
 
-def peaks(clients: int, name: str = "fedfor", rounds: int = 50) -> list[int]:
+def peaks(clients: int, engine: EngineName, rounds: int = 50) -> list[int]:
     """Python's and numpy's memory in use after each round."""
     in_use: list[int] = []
     population = LongTail(digits(), clients, seed=0, share=0.3)
     tracemalloc.start()
     simulate(
-        name,
+        "fedfor",
         population,
         "linear",
         rounds=rounds,
+        engine=engine,
         evaluate_every=rounds,
         on_round=lambda record: in_use.append(tracemalloc.get_traced_memory()[0]),
     )
@@ -30,10 +32,16 @@ def peaks(clients: int, name: str = "fedfor", rounds: int = 50) -> list[int]:
 
 
 def test_memory_is_flat_with_ten_billion_clients() -> None:
-    few, many = peaks(1000), peaks(10**10)
+    few, many = peaks(1000, "serial"), peaks(10**10, "serial")
     # 49 further rounds leave behind their records and nothing else
     assert many[-1] - many[4] < 100_000
     assert abs(many[-1] - few[-1]) < 100_000
+
+
+def test_memory_of_stacks_is_flat_too() -> None:
+    """Once the traces that it keeps, a limited number, are made."""
+    in_use = peaks(10**10, "vector", rounds=80)
+    assert in_use[-1] - in_use[49] < 100_000
 
 
 def test_stateful_methods_grow_with_the_clients_seen_and_say_so() -> None:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
 from .labelled import DataSplit, LabelledData

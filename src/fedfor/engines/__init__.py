@@ -1,8 +1,18 @@
 """Where clients are trained."""
 
-from .engine import Engine, Job, Result, Score
+from .engine import Engine, Exam, Job, Result, Score, StackedResult
 from .fisher import fisher_diagonal
 from .serial import SerialEngine
 from .training import Training
 
-__all__ = ["Engine", "Job", "Result", "Score", "SerialEngine", "Training", "fisher_diagonal"]
+__all__ = [
+    "Engine",
+    "Exam",
+    "Job",
+    "Result",
+    "Score",
+    "SerialEngine",
+    "StackedResult",
+    "Training",
+    "fisher_diagonal",
+]

@@ -1,9 +1,12 @@
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
 
 from ..data import Samples
-from ..protocol import Kept, Message, Reply
+from ..protocol import Kept, Message, Reply, StackedReply
 from ..tensors import Tensors
 
 
@@ -14,6 +17,11 @@ class Job:
     client: int
     samples: Samples
     kept: Kept | None = None
+    fetch: Callable[[int], Kept | None] | None = None
+    """Where to get it when the client is up, in place of `kept`: not all are held at once."""
+
+    def state(self) -> Kept | None:
+        return self.kept if self.fetch is None else self.fetch(self.client)
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,34 @@ class Result:
     kept: Kept | None
     loss: float
     """The mean training loss over the round, without the penalty."""
+
+    def stacked(self) -> "StackedResult":
+        kept = None if self.kept is None else (self.kept,)
+        losses = torch.tensor([self.loss], dtype=torch.float64)
+        return StackedResult((self.client,), self.reply.stacked(), kept, losses)
+
+
+@dataclass(frozen=True)
+class StackedResult:
+    """The results of several clients of one run."""
+
+    clients: tuple[int, ...]
+    reply: StackedReply
+    kept: tuple[Kept, ...] | None
+    losses: Tensor
+    """The mean training loss of each."""
+
+    def stacked(self) -> "StackedResult":
+        return self
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A global model to be tested, with the layers that a client kept as its own, if any."""
+
+    model: Tensors
+    samples: Samples
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True)
@@ -34,10 +70,17 @@ class Score:
 class Engine(Protocol):
     """Trains the clients of a round and tests models. All engines give the same numbers."""
 
-    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[Result]:
-        """The results in the order of the jobs, each as soon as it is there."""
+    name: ClassVar[str]
+
+    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[Result | StackedResult]:
+        """The results of all jobs, each as soon as it is there."""
         ...
 
-    def evaluate(self, model: Tensors, samples: Samples, kept: Kept | None = None) -> Score:
-        """Test a global model, with the layers that a client kept as its own, if any."""
-        ...
+    def evaluate(self, exams: Sequence[Exam]) -> list[Score]: ...
+
+
+def single_sample(client: int) -> str:
+    return (
+        f"client {client} has a single sample, and batch norm cannot train on one; "
+        "give clients more data or use a model without batch norm"
+    )

@@ -1,6 +1,7 @@
 """The reference: one client after another, as in the paper's Algorithm 1."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +10,12 @@ from ..algorithms import Algorithm
 from ..algorithms.sharing import stays_local, trainable
 from ..data import Samples
 from ..errors import DataError
-from ..protocol import Kept, LocalRound, Message
+from ..protocol import LocalRound, Message
 from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
 from ..randomness import generator, torch_seeded
 from ..tensors import Tensors
 from .batches import plan_batches
-from .engine import Job, Result, Score
+from .engine import Exam, Job, Result, Score, single_sample
 from .fisher import Loss, fisher_diagonal
 from .training import Training
 
@@ -23,6 +24,8 @@ EVALUATION_BATCH = 1024
 
 class SerialEngine:
     """One model is held and loaded anew for each client. Any nn.Module and loss will do."""
+
+    name: ClassVar[str] = "serial"
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class SerialEngine:
         load_tensors(self.model, self.initial_own)
         optimizer = self.training.make_optimizer(trainable(self.model).values(), t)
         local = LocalRound(
-            self.algorithm, self.model, optimizer, message, job.kept, steps=len(batches)
+            self.algorithm, self.model, optimizer, message, job.state(), steps=len(batches)
         )
         self.model.train()
         total = torch.zeros((), device=self.device)
@@ -70,8 +73,12 @@ class SerialEngine:
         reply, kept = local.finish(examples=len(job.samples), fisher=fisher)
         return Result(k, reply, kept, float(total) / len(batches))
 
-    def evaluate(self, model: Tensors, samples: Samples, kept: Kept | None = None) -> Score:
-        load_tensors(self.model, model)
+    def evaluate(self, exams: Sequence[Exam]) -> list[Score]:
+        return [self.score(exam) for exam in exams]
+
+    def score(self, exam: Exam) -> Score:
+        samples, kept = exam.samples, exam.kept
+        load_tensors(self.model, exam.model)
         load_tensors(self.model, kept.extras[OWN_LAYERS] if kept else self.initial_own)
         self.model.eval()
         correct, loss = 0, 0.0
@@ -88,10 +95,7 @@ class SerialEngine:
             return self.loss(self.model(x), y)
         except ValueError as error:
             if len(y) == 1 and "more than 1 value per channel" in str(error):
-                raise DataError(
-                    f"client {client} has a single sample, and batch norm cannot train on one; "
-                    "give clients more data or use a model without batch norm"
-                ) from error
+                raise DataError(single_sample(client)) from error
             raise
 
     def _fisher(self, samples: Samples) -> Tensors:

@@ -1,5 +1,7 @@
 """From a config to the things it names."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import nn
 
@@ -20,7 +22,8 @@ from ..data import (
     load_npz,
     shards,
 )
-from ..engines import SerialEngine, Training
+from ..engines import Training
+from ..engines.choose import make_engine
 from ..errors import ConfigError
 from ..models import build_model
 from ..randomness import torch_seeded
@@ -35,6 +38,9 @@ from .config import (
 )
 from .simulation import Simulation
 from .store import Store
+
+if TYPE_CHECKING:
+    from ..engines.vector import Trainer
 
 
 def build_data(config: DataConfig) -> DataSplit:
@@ -78,17 +84,40 @@ def build_device(name: str) -> torch.device:
     return device
 
 
-def build_simulation(config: RunConfig, store: Store | None = None) -> Simulation:
+class Shared:
+    """What runs of a comparison need not have each for itself: the data, and one trainer."""
+
+    def __init__(self) -> None:
+        self.split: DataSplit | None = None
+        self.trainer: Trainer | None = None
+
+
+def build_simulation(
+    config: RunConfig, store: Store | None = None, shared: Shared | None = None
+) -> Simulation:
     """All of a run but its folder."""
+    shared = Shared() if shared is None else shared
     algorithm = config.build_algorithm()
     training = Training(**config.training.model_dump())
     device = build_device(config.device)
-    split = build_data(config.data)
+    shared.split = split = build_data(config.data) if shared.split is None else shared.split
     population = build_population(config, split)
     with torch_seeded(config.seed, "init"):
         model = build_model(config.model.name, split.train.x.shape[1:], split.train.classes)
     check_model(model, algorithm, split)
-    engine = SerialEngine(model, algorithm, training, config.seed, device=device)
+    engine = make_engine(
+        config.engine,
+        model,
+        algorithm,
+        training,
+        config.seed,
+        device=device,
+        precision=config.precision,
+        lanes=config.lanes,
+        trainer=shared.trainer,
+        sample=(split.train.x[:4], split.train.y[:4]),
+    )
+    shared.trainer = getattr(engine, "trainer", None)
     cohort = config.population.cohort or population.size
     return Simulation(
         population,

@@ -13,10 +13,11 @@ from multiprocessing.synchronize import Event
 
 from ..errors import DivergedError, FedforError
 from ..importing import told
-from .build import build_simulation
+from .build import Shared, build_simulation
 from .comparison import Comparison, PlannedRun
 from .folder import RunFolder, locked, write_atomically
-from .run import run_in_folder
+from .run import steps_in_folder
+from .together import drive_together
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,19 @@ def compare(
                 run.folder.create(run.config)
         if workers is None:
             workers = 1 if comparison.first.device != "cpu" else os.cpu_count() or 1
-        return _run_all(left, max(1, min(workers, len(left))), on_end, on_tick)
+        workers = max(1, min(workers, len(left)))
+        return _run_all(_bundles(left, workers), workers, on_end, on_tick)
+
+
+def _bundles(left: list[PlannedRun], workers: int) -> list[list[PlannedRun]]:
+    """The runs that a process does together: all it gets if they share a stack, else one by one."""
+    if left and build_simulation(left[0].config).engine.name == "vector":
+        return [left[i::workers] for i in range(workers)]
+    return [[run] for run in left]
 
 
 def _run_all(
-    left: list[PlannedRun],
+    bundles: list[list[PlannedRun]],
     workers: int,
     on_end: Callable[[Ended], None],
     on_tick: Callable[[], None],
@@ -60,13 +69,14 @@ def _run_all(
     stop = context.Event()
     ended: list[Ended] = []
     with ProcessPoolExecutor(workers, context, _watch_parent, (os.getpid(), stop)) as pool:
-        waiting: set[Future[Ended]] = {pool.submit(_run, run) for run in left}
+        waiting: set[Future[list[Ended]]] = {pool.submit(_run, runs) for runs in bundles}
         try:
             while waiting:
                 done, waiting = wait(waiting, timeout=0.25, return_when=FIRST_COMPLETED)
                 for future in done:
-                    ended.append(future.result())
-                    on_end(ended[-1])
+                    for end in future.result():
+                        ended.append(end)
+                        on_end(end)
                 on_tick()
         except BaseException:
             stop.set()
@@ -89,16 +99,27 @@ def _watch_parent(parent: int, stop: Event) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run(run: PlannedRun) -> Ended:
-    warnings.simplefilter("ignore")  # the parent has built this config and shown its warnings
+def _run(runs: list[PlannedRun]) -> list[Ended]:
+    """In a process of its own: these runs, in step."""
+    warnings.simplefilter("ignore")  # the parent has built these configs and shown their warnings
+    shared, ended = Shared(), dict[int, Ended]()
+
+    def end(place: int, outcome: object) -> None:
+        problem = str(outcome) if isinstance(outcome, FedforError) else None
+        ended[place] = Ended(runs[place], problem, isinstance(outcome, DivergedError))
+
+    steps = [
+        steps_in_folder(
+            RunFolder(run.folder.path), shared=shared, beside=lambda: len(runs) - len(ended)
+        )
+        for run in runs
+    ]
     try:
-        run_in_folder(RunFolder(run.folder.path))
-    except DivergedError as error:
-        return Ended(run, str(error), diverged=True)
-    except FedforError as error:
-        return Ended(run, str(error))
+        drive_together(steps, end)
     except Exception as error:
-        log = run.folder.path / "error.txt"
-        write_atomically(log, traceback.format_exc().encode())
-        return Ended(run, f"{told(error)}; all of it is in {log}")
-    return Ended(run)
+        for place, run in enumerate(runs):
+            if place not in ended:
+                log = run.folder.path / "error.txt"
+                write_atomically(log, traceback.format_exc().encode())
+                ended[place] = Ended(run, f"{told(error)}; all of it is in {log}")
+    return list(ended.values())

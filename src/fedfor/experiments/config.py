@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..algorithms import SERVER_OPTS, Algorithm, ServerOpt, algorithm, settings
+from ..engines.choose import EngineName
+from ..engines.precision import Precision
 
 
 class Section(BaseModel):
@@ -129,7 +131,13 @@ class RunConfig(Section):
     """cpu, cuda, cuda:1, ..., or auto."""
     threads: int = Field(default=1, ge=1)
     """Torch threads. One is fastest for small models; more can change the last bit of results."""
-    engine: Literal["serial"] = "serial"
+    engine: EngineName = "auto"
+    """serial: one client after another. vector: all clients of a round together. auto: vector where
+    it is faster and can train the model."""
+    precision: Precision = "fp32"
+    """What the vector engine multiplies in: fp32, tf32 or bf16. Weights stay in fp32."""
+    lanes: int | None = Field(default=None, ge=1)
+    """The most clients that the vector engine trains at once; without it, as many as fit."""
     checkpoint_every: int = Field(default=1, ge=1)
     algorithm: dict[str, Any] = {"name": "fedfor"}
     """`name`, settings of its ClientOpt, and `server`, `sharing`, `weighting`."""

@@ -49,7 +49,7 @@ class RunFolder:
         # Alone a run that can be resumed, so there is no moment at which it could not.
         write_atomically(self.config_path, tomli_w.dumps(_plain(config)).encode())
 
-    def write_environment(self, config: RunConfig) -> None:
+    def write_environment(self, config: RunConfig, engine: str) -> None:
         environment = {
             "fedfor": __version__,
             "python": platform.python_version(),
@@ -57,6 +57,7 @@ class RunFolder:
             "numpy": np.__version__,
             "platform": platform.platform(),
             "device": _device_name(config.device),
+            "engine": engine,
         }
         write_json(self.path / "environment.json", environment)
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import torch
 
 from ..errors import DivergedError, FolderError
-from .build import build_simulation
+from .build import Shared, build_simulation
 from .config import RunConfig
 from .folder import Checkpoint, RunFolder, locked
 from .metrics import summarise
 from .simulation import Record
 from .store import DiskStore
+from .work import Steps, drive
 
 OnRound = Callable[[Record], None]
 
@@ -26,12 +27,29 @@ def start_run(folder: RunFolder, config: RunConfig) -> None:
 
 def run_in_folder(folder: RunFolder, on_round: OnRound = lambda record: None) -> list[Record]:
     """Do all rounds that are left. Interrupted at any point, it can be called again."""
+    return drive(steps_in_folder(folder, on_round))
+
+
+def steps_in_folder(
+    folder: RunFolder,
+    on_round: OnRound = lambda record: None,
+    shared: Shared | None = None,
+    beside: Callable[[], int] = lambda: 1,
+) -> Steps[list[Record]]:
+    """The same, asking for the work. `beside` says how many runs share the time it takes."""
     config = folder.config()
     with locked(folder.path):
-        return _run(folder, config, on_round)
+        records = yield from _run(folder, config, on_round, shared, beside)
+    return records
 
 
-def _run(folder: RunFolder, config: RunConfig, on_round: OnRound) -> list[Record]:
+def _run(
+    folder: RunFolder,
+    config: RunConfig,
+    on_round: OnRound,
+    shared: Shared | None,
+    beside: Callable[[], int],
+) -> Steps[list[Record]]:
     torch.set_num_threads(config.threads)
     checkpoint = folder.load_checkpoint()
     done = checkpoint.round
@@ -42,17 +60,18 @@ def _run(folder: RunFolder, config: RunConfig, on_round: OnRound) -> list[Record
     oldest = min(folder.checkpoint_rounds(), default=0)
     store = DiskStore(folder.clients_path, resumed_from=done, oldest_checkpoint=oldest)
     _check_store(folder, store, checkpoint)
-    simulation = build_simulation(config, store)
+    simulation = build_simulation(config, store, shared)
     if done:
         simulation.server.load_state(done, checkpoint.state)
-    folder.write_environment(config)
+    folder.write_environment(config, simulation.engine.name)
     folder.summary_path.unlink(missing_ok=True)
     try:
         for t in range(done + 1, config.rounds + 1):
             began = time.perf_counter()
             last = t == config.rounds
-            record = simulation.round(evaluate=last or t % config.evaluation.every == 0)
-            record["seconds"] = round(time.perf_counter() - began, 6)
+            evaluate = last or t % config.evaluation.every == 0
+            record = yield from simulation.steps(evaluate)
+            record["seconds"] = round((time.perf_counter() - began) / beside(), 6)
             folder.append(record)
             records.append(record)
             if last or t % config.checkpoint_every == 0:
@@ -70,7 +89,7 @@ def _run(folder: RunFolder, config: RunConfig, on_round: OnRound) -> list[Record
 
 
 # What may be changed between an interruption and a resume.
-CHANGEABLE = {"rounds", "device", "threads", "checkpoint_every", "evaluation"}
+CHANGEABLE = {"rounds", "device", "threads", "lanes", "checkpoint_every", "evaluation"}
 
 
 def _fingerprint(config: RunConfig) -> str:

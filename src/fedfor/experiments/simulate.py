@@ -10,8 +10,10 @@ from torch import nn
 from ..algorithms import Algorithm, ClientOpt
 from ..algorithms.presets import as_algorithm
 from ..data import Population
-from ..engines import SerialEngine, Training
+from ..engines import Training
+from ..engines.choose import EngineName, make_engine
 from ..engines.fisher import Loss
+from ..engines.precision import Precision
 from ..errors import ConfigError, require_number
 from ..models import build_model
 from ..protocol.local import load_tensors
@@ -59,6 +61,9 @@ def simulate(
     training: Training | None = None,
     loss: Loss = nn.functional.cross_entropy,
     device: str | torch.device = "cpu",
+    engine: EngineName = "auto",
+    precision: Precision = "fp32",
+    lanes: int | None = None,
     evaluate_every: int = 1,
     store: Store | None = None,
     on_round: Callable[[Record], None] = lambda record: None,
@@ -67,7 +72,9 @@ def simulate(
     """Federated training of `model` over `population`.
 
     `training_options` are those of `Training`: epochs, batch_size, lr, optimizer, ... The model is
-    trained in place. Ten clients are called in each round, or all if there are fewer.
+    trained in place. Ten clients are called in each round, or all if there are fewer. `engine` is
+    auto, serial or vector; `precision` (fp32, tf32, bf16) and `lanes`, the most clients trained at
+    once, are the vector engine's.
     """
     for name, count in (("rounds", rounds), ("evaluate_every", evaluate_every)):
         require_number("simulate", name, count, least=1)
@@ -80,13 +87,24 @@ def simulate(
         with torch_seeded(seed, "init"):
             model = build_model(model, train.x.shape[1:], train.classes)
     check_model(model, chosen, population.split)
-    engine = SerialEngine(model, chosen, how, seed, loss, build_device(str(device)))
+    worker = make_engine(
+        engine,
+        model,
+        chosen,
+        how,
+        seed,
+        loss,
+        build_device(str(device)),
+        precision=precision,
+        lanes=lanes,
+        sample=(population.train.x[:4], population.train.y[:4]),
+    )
     simulation = Simulation(
         population,
         model,
         chosen,
         how,
-        engine,
+        worker,
         cohort=min(10, population.size) if cohort is None else cohort,
         seed=seed,
         store=store,
@@ -95,5 +113,5 @@ def simulate(
     for t in range(1, rounds + 1):
         records.append(simulation.round(evaluate=t == rounds or t % evaluate_every == 0))
         on_round(records[-1])
-    load_tensors(model, {**engine.initial_own, **simulation.server.model})
+    load_tensors(model, {**worker.initial_own, **simulation.server.model})
     return History(records, model)

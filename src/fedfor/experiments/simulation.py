@@ -6,15 +6,17 @@ population --sample--> cohort --train--> replies --aggregate--> model --evaluate
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
-from ..engines import Engine, Job, Score, Training
+from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..errors import ConfigError, DivergedError
-from ..protocol import Message, Reply, Server
+from ..protocol import Message, Server
 from ..tensors import first_not_finite
 from .store import MemoryStore, Store
+from .work import Evaluate, Steps, Train, drive
 
 Record = dict[str, Any]
 """What is known of one round: a line of the run's record."""
@@ -44,47 +46,54 @@ class Simulation:
 
     def round(self, evaluate: bool = True) -> Record:
         """Do the next round and tell what happened."""
+        return drive(self.steps(evaluate))
+
+    def steps(self, evaluate: bool = True) -> "Steps[Record]":
+        """The next round, asking whoever drives it for the work: training, then scores.
+
+        So a round reads alike whether an engine does the work of one run or of many at once.
+        """
         t = self.server.round + 1
         clients = self._clients(t)
         message = self.server.message()
         record: Record = {"round": t, "clients": len(clients), "train_loss": 0.0, "up": 0}
-        replies = self._train(message, clients, record)
-        disagreement = self.server.aggregate(replies, self.training.lr_in(t), checked=True)
+        replies = self.server.begin()
+
+        def take(result: Result | StackedResult) -> None:
+            stacked = result.stacked()
+            self._check(stacked, message)
+            replies.add(stacked.reply, checked=True)
+            record["up"] += stacked.reply.nbytes
+            record["train_loss"] += stacked.losses.sum(dtype=torch.float64)
+            for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
+                self.store.put(client, kept)
+
+        yield Train(self.engine, message, self._jobs(t, clients), take)
+        record["disagreement"] = self.server.finish(replies, self.training.lr_in(t))
         self._check_finite(t)
-        record["train_loss"] /= len(clients)
-        record["disagreement"] = disagreement
+        record["train_loss"] = float(record["train_loss"]) / len(clients)
         record |= self._bytes_down(message, clients)
         record["state_bytes"], record["clients_with_state"] = self.store.nbytes, len(self.store)
         if (shift := self.population.shift(t)) is not None:
             record["shift"] = shift
         if evaluate:
-            record |= self.evaluate(clients)
+            record |= yield from self._evaluated(clients)
         return record
 
     def _clients(self, t: int) -> list[int]:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
 
-    def _train(self, message: Message, clients: Iterable[int], record: Record) -> Iterator[Reply]:
-        keeps = not self.algorithm.stateless
-        jobs = (
-            Job(
-                client,
-                self.population.samples(client, message.round),
-                self.store.get(client) if keeps else None,
-            )
-            for client in clients
-        )
-        for result in self.engine.train(message, jobs):
-            client = self.algorithm.client
-            if (misfit := result.reply.misfit(message, client.up)) is not None:
-                raise ConfigError(f"{client.name}: the reply of client {result.client}: {misfit}")
-            if (where := result.reply.not_finite()) is not None:
-                raise self._diverged(message.round, f"client {result.client} sent {where}")
-            if result.kept is not None:
-                self.store.put(result.client, result.kept)
-            record["train_loss"] += result.loss
-            record["up"] += result.reply.nbytes
-            yield result.reply
+    def _jobs(self, t: int, clients: Iterable[int]) -> Iterator[Job]:
+        fetch = None if self.algorithm.stateless else self.store.get
+        return (Job(k, self.population.samples(k, t), fetch=fetch) for k in clients)
+
+    def _check(self, result: StackedResult, message: Message) -> None:
+        name, up = self.algorithm.client.name, self.algorithm.client.up
+        if (misfit := result.reply.one(0).misfit(message, up)) is not None:
+            raise ConfigError(f"{name}: the reply of client {result.clients[0]}: {misfit}")
+        if (broken := result.reply.first_not_finite()) is not None:
+            place, where = broken
+            raise self._diverged(message.round, f"client {result.clients[place]} sent {where}")
 
     def _bytes_down(self, message: Message, clients: list[int]) -> Record:
         """Bytes down in both forms. In a silo, who was called last round still has that model."""
@@ -98,8 +107,17 @@ class Simulation:
 
     def evaluate(self, clients: list[int]) -> Record:
         """Test the global model on every test set; sets count alike."""
+        return drive(self._evaluated(clients))
+
+    def _evaluated(self, clients: list[int]) -> "Steps[Record]":
         tests = self.population.tests(self.server.round)
-        scores = {test.name: self._score(test, clients) for test in tests}
+        exams = [self._exams(test, clients) for test in tests]
+        given = yield Evaluate(self.engine, [exam for of_test in exams for exam in of_test])
+        remaining = iter(given)
+        scores = {
+            test.name: _mean([next(remaining) for _ in of_test])
+            for test, of_test in zip(tests, exams, strict=True)
+        }
         record: Record = {
             "accuracy": sum(s.accuracy for s in scores.values()) / len(scores),
             "loss": sum(s.loss for s in scores.values()) / len(scores),
@@ -108,18 +126,14 @@ class Simulation:
             record["domains"] = {name: score.accuracy for name, score in scores.items()}
         return record
 
-    def _score(self, test: TestSet, clients: list[int]) -> Score:
+    def _exams(self, test: TestSet, clients: list[int]) -> list[Exam]:
         """With layers of their own, clients are tested with those: a set's owner, if it has one,
         else all clients of the round, whose scores are averaged."""
+        model = self.server.model
         if self.algorithm.sharing == "everything":
-            return self.engine.evaluate(self.server.model, test.samples)
+            return [Exam(model, test.samples)]
         owners = clients if test.owner is None else [test.owner]
-        scores = [
-            self.engine.evaluate(self.server.model, test.samples, self.store.get(k)) for k in owners
-        ]
-        return Score(
-            sum(s.accuracy for s in scores) / len(scores), sum(s.loss for s in scores) / len(scores)
-        )
+        return [Exam(model, test.samples, self.store.get(k)) for k in owners]
 
     def _check_finite(self, t: int) -> None:
         name = first_not_finite(self.server.model)
@@ -131,3 +145,9 @@ class Simulation:
         if more := self.algorithm.advice():
             advice += f"; or {more}"
         return DivergedError(f"{self.algorithm.describe()} diverged in round {t}: {what}; {advice}")
+
+
+def _mean(scores: list[Score]) -> Score:
+    return Score(
+        sum(s.accuracy for s in scores) / len(scores), sum(s.loss for s in scores) / len(scores)
+    )

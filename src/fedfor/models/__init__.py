@@ -6,6 +6,7 @@ from torch import nn
 
 from ..errors import ConfigError, nearest
 from ..importing import call, import_by_path
+from .resnet import resnet20
 from .small import cnn, cnn_bn, linear, mlp
 
 MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
@@ -13,6 +14,7 @@ MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
     "mlp": mlp,
     "cnn": cnn,
     "cnn-bn": cnn_bn,
+    "resnet20": resnet20,
 }
 
 
@@ -30,4 +32,4 @@ def build_model(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     return model
 
 
-__all__ = ["MODELS", "build_model", "cnn", "cnn_bn", "linear", "mlp"]
+__all__ = ["MODELS", "build_model", "cnn", "cnn_bn", "linear", "mlp", "resnet20"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..algorithms import Algorithm, ClientOpt, Local
+from ..algorithms import Algorithm, ClientOpt, Local, Outcome
 from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError
@@ -148,19 +148,26 @@ class LocalRound:
             local = replace(term.local, lr=mean_rate, steps=self.steps_taken)
             outcome = self.client_opt.finish(term.p.detach(), term.start, x, local)
             upload[name] = outcome.upload.clone()
+            require_declared(self.client_opt, outcome)
             for declared, given in ((up, outcome.up), (keep, outcome.kept)):
                 for extra, tensor in given.items():
-                    if extra not in declared:
-                        raise ConfigError(
-                            f"{self.client_opt.name}: finish gave '{extra}', which is declared "
-                            "neither in `up` nor in `keeps`"
-                        )
                     declared[extra][name] = tensor
         shared = {n: b for n, b in buffers(self.model).items() if n not in self.own}
         if self.own:
             keep[OWN_LAYERS] = own_layers(self.model, self.own)
         reply = Reply(upload | copies(shared), up, examples, self.steps_taken)
         return reply, Kept(self.round, keep) if keep else None
+
+
+def require_declared(client: ClientOpt, outcome: Outcome) -> None:
+    """Refuse extras that nobody would send or keep."""
+    for declared, given in ((client.up, outcome.up), (client.keeps, outcome.kept)):
+        for extra in given:
+            if extra not in declared:
+                raise ConfigError(
+                    f"{client.name}: finish gave '{extra}', which is declared neither in `up` nor "
+                    "in `keeps`"
+                )
 
 
 NO_CLOSURES = (

@@ -1,5 +1,7 @@
 from dataclasses import dataclass, field
 
+import torch
+
 from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes
 
 
@@ -48,6 +50,12 @@ class Reply:
     def nbytes(self) -> int:
         return nbytes(self.model) + extras_nbytes(self.extras)
 
+    def stacked(self) -> "StackedReply":
+        """A stack of one."""
+        extras = {e: {n: t[None] for n, t in ts.items()} for e, ts in self.extras.items()}
+        model = {name: t[None] for name, t in self.model.items()}
+        return StackedReply(model, extras, (self.examples,), (self.steps,))
+
     def problem(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
         """Why this cannot be an answer to `message`, or None if it can."""
         return self.misfit(message, expected_extras) or self.not_finite()
@@ -70,6 +78,50 @@ class Reply:
             if mismatch := _mismatch(tensors, expected[what]):
                 return f"{what}: {mismatch}"
         return None
+
+
+@dataclass(frozen=True)
+class StackedReply:
+    """The replies of several clients, each tensor with a leading client axis."""
+
+    model: Tensors
+    extras: Extras
+    examples: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all of them together."""
+        return nbytes(self.model) + extras_nbytes(self.extras)
+
+    def one(self, place: int) -> Reply:
+        """The reply of one client, as views."""
+        return Reply(
+            {name: t[place] for name, t in self.model.items()},
+            {e: {name: t[place] for name, t in ts.items()} for e, ts in self.extras.items()},
+            self.examples[place],
+            self.steps[place],
+        )
+
+    def first_not_finite(self) -> tuple[int, str] | None:
+        """The first client with NaN or infinity, and where; one question to the device if none."""
+        sets = [self.model, *self.extras.values()]
+        tensors = [t for ts in sets for t in ts.values() if t.is_floating_point()]
+        if bool(torch.stack([torch.isfinite(t).all() for t in tensors]).all()):
+            return None
+        each = ((place, self.one(place).not_finite()) for place in range(len(self)))
+        return next((place, where) for place, where in each if where is not None)
+
+    def first_problem(
+        self, message: Message, expected_extras: tuple[str, ...]
+    ) -> tuple[int, str] | None:
+        """The first client whose reply cannot be one, and why."""
+        if (misfit := self.one(0).misfit(message, expected_extras)) is not None:
+            return 0, misfit
+        return self.first_not_finite()
 
 
 def _mismatch(got: Tensors, expected: Tensors) -> str | None:

@@ -1,6 +1,6 @@
 """The server's part of a round, whatever engine or network the clients are behind."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError
 from ..tensors import Extras, Tensors, copies
-from .message import Message, Reply
+from .message import Message, Reply, StackedReply
 
 
 class Server:
@@ -57,7 +57,11 @@ class Server:
         )
 
     def aggregate(
-        self, replies: Iterable[Reply], client_lr: float, *, checked: bool = False
+        self,
+        replies: Iterable[Reply | StackedReply],
+        client_lr: float,
+        *,
+        checked: bool = False,
     ) -> float:
         """One step of the global model. Replies are summed as they come and not held.
 
@@ -67,30 +71,24 @@ class Server:
         They may be a generator that trains as it goes, so nothing here switches autograd off. A
         reply that cannot be one is refused, unless the caller has `checked` them all.
         """
-        weighting = self.algorithm.weighting
-        models, sums, total, count, lengths = _Sums(), _Sums(), 0, 0, 0.0
-        message = self.message()
+        aggregation = self.begin()
         for reply in replies:
-            problem = None if checked else reply.problem(message, self.algorithm.client.up)
-            if problem is not None:
-                raise ConfigError(f"reply {count + 1} of round {message.round}: {problem}")
-            weight = reply.examples if weighting == "examples" else 1
-            models.add("model", reply.model, weight)
-            for extra, tensors in reply.extras.items():
-                sums.add(extra, tensors)
-            lengths += weight * _distance(self.params, reply.model)
-            total += weight
-            count += 1
-        if count == 0:
-            raise ConfigError("no client replied, so the round cannot be aggregated")
-        mean = models.over("model", self.model, total)
-        together = _distance(self.params, mean)
-        summed = {extra: sums.over(extra, self.params, 1) for extra in self.algorithm.client.up}
+            aggregation.add(reply, checked=checked)
+        return self.finish(aggregation, client_lr)
+
+    def begin(self) -> "Aggregation":
+        """For callers that get the replies one by one: `add` each, then `finish` the round."""
+        return Aggregation(self.algorithm, self.message())
+
+    def finish(self, replies: "Aggregation", client_lr: float) -> float:
+        """The step itself, as `aggregate` does it."""
+        mean, sums = replies.mean(), replies.sums()
+        disagreement = replies.disagreement(mean)
         for name in self.params:
-            self._step(name, mean[name], summed, Cohort(count, self.population), client_lr)
+            self._step(name, mean[name], sums, Cohort(replies.count, self.population), client_lr)
         self.buffers = {name: mean[name] for name in self.buffers}
         self.round += 1
-        return lengths / total / together if together else 1.0
+        return disagreement
 
     def _step(
         self, name: str, mean: Tensor, sums: Extras, cohort: Cohort, client_lr: float
@@ -133,9 +131,69 @@ class Server:
         self.round = round
 
 
-def _distance(start: Tensors, end: Tensors) -> float:
-    moves = [torch.linalg.vector_norm(end[name] - w) for name, w in start.items()]
-    return float(torch.linalg.vector_norm(torch.stack(moves)))
+class Aggregation:
+    """The replies of a round, summed as they come and not held."""
+
+    def __init__(self, algorithm: Algorithm, message: Message) -> None:
+        self.algorithm, self.message = algorithm, message
+        self.count = 0
+        self._total = 0
+        self._sums = _Sums()
+        self._lengths: Tensor | float = 0.0
+
+    def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> None:
+        """Count a reply in. One that cannot be one is refused, unless the caller has `checked`."""
+        if isinstance(reply, Reply):
+            reply = reply.stacked()
+        problem = None if checked else reply.first_problem(self.message, self.algorithm.client.up)
+        if problem is not None:
+            place, why = problem
+            raise ConfigError(
+                f"reply {self.count + place + 1} of round {self.message.round}: {why}"
+            )
+        by_examples = self.algorithm.weighting == "examples"
+        weights = list(reply.examples) if by_examples else [1] * len(reply)
+        self._sums.add("model", reply.model, weights)
+        for extra, tensors in reply.extras.items():
+            self._sums.add(extra, tensors, [1] * len(reply))
+        lengths = _distances(self.message.params, reply.model)
+        self._lengths += (lengths * torch.tensor(weights).to(lengths)).sum()
+        self._total += sum(weights)
+        self.count += len(reply)
+
+    def mean(self) -> Tensors:
+        if self.count == 0:
+            raise ConfigError("no client replied, so the round cannot be aggregated")
+        return self._sums.over("model", self.message.model, self._total)
+
+    def sums(self) -> Extras:
+        params = self.message.params
+        return {extra: self._sums.over(extra, params, 1) for extra in self.algorithm.client.up}
+
+    def disagreement(self, mean: Tensors) -> float:
+        """The mean length of a client's move over the length of their mean move."""
+        params = self.message.params
+        together = float(_distances(params, {n: mean[n][None] for n in params})[0])
+        return float(self._lengths) / self._total / together if together else 1.0
+
+
+def _distances(start: Tensors, ends: Tensors) -> Tensor:
+    """How far each client of a stack has moved."""
+    moves = [
+        torch.linalg.vector_norm((ends[name] - w).flatten(1), dim=1)
+        if w.ndim
+        else (ends[name] - w).abs()
+        for name, w in start.items()
+    ]
+    lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(_wide(moves[0])), dim=0)
+    return lengths
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
+
+
+AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
 
 
 class _Sums:
@@ -144,14 +202,11 @@ class _Sums:
     def __init__(self) -> None:
         self._sums: Extras = {}
 
-    def add(self, key: str, tensors: Tensors, weight: float = 1) -> None:
+    def add(self, key: str, tensors: Tensors, weights: Sequence[float]) -> None:
         into = self._sums.setdefault(key, {})
-        for name, tensor in tensors.items():
-            wide = torch.float32 if tensor.device.type == "mps" else torch.float64
-            if name in into:
-                into[name].add_(tensor, alpha=weight)
-            else:
-                into[name] = tensor.to(wide) * weight
+        for name, stacked in tensors.items():
+            total = _weighted_sum(stacked, weights)
+            into[name] = into[name].add_(total) if name in into else total
 
     def over(self, key: str, like: Tensors, divisor: float) -> Tensors:
         """The sums over a number, in the types of `like`; whole numbers are rounded."""
@@ -162,3 +217,15 @@ class _Sums:
                 value = value.round()
             result[name] = value.to(model_tensor.device, model_tensor.dtype)
         return result
+
+
+def _weighted_sum(stacked: Tensor, weights: Sequence[float]) -> Tensor:
+    wide = _wide(stacked)
+    if all(weight == 1 for weight in weights):
+        return stacked.sum(dim=0, dtype=wide)
+    total = torch.zeros(stacked.shape[1:], dtype=wide, device=stacked.device)
+    scale = torch.tensor(weights, dtype=wide, device=stacked.device)
+    for start in range(0, len(stacked), AT_A_TIME):
+        some, of_them = (t[start : start + AT_A_TIME] for t in (stacked, scale))
+        total += (some.to(wide) * of_them.view(-1, *(1,) * total.ndim)).sum(dim=0)
+    return total

@@ -1,0 +1,146 @@
+"""Seconds a round on two cores, beside other frameworks, as ratios within one run.
+
+    python -m benchmarks.peers
+
+from the root of the repository; README.md beside this file says what to install. Contestants take
+turns, each in a process of its own, several times over, so that a busy machine hits all alike; the
+best round of each counts. Prints ratios; results/peers-cpu.json has the seconds too.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from . import task
+from .contestants import CONTESTANTS
+
+ROOT = Path(__file__).parents[2]
+WARM_UP = 3
+PACKAGES = ("fedfor", "torch", "numpy", "pfl", "flwr", "ray")
+
+Turn = dict[str, Any]
+
+
+def take_turn(name: str, model: str, rounds: int) -> Turn:
+    """The seconds of `rounds` rounds and the loss after them, or why there are none."""
+    if CONTESTANTS[name].missing:
+        package = CONTESTANTS[name].package
+        how = "pip install -r benchmarks/peers/requirements.txt"
+        return {"why": f"{package} is not installed: {how}"}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "turn.json")
+        # One round more: the last may end with an evaluation.
+        words = [name, model, str(WARM_UP + rounds + 1), str(file)]
+        done = subprocess.run(
+            [sys.executable, *CONTESTANTS[name].launcher, "-m", "benchmarks.peers.measure", *words],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if done.returncode:
+            return {"why": (done.stderr.strip().splitlines() or ["no word"])[-1]}
+        turn = json.loads(file.read_text())
+    seconds = [b - a for a, b in itertools.pairwise(turn["ends"])]
+    return {"seconds": seconds[WARM_UP - 1 : -1], "loss": turn["loss"]}
+
+
+def summary(turns: list[Turn]) -> Turn:
+    """Over all turns of a contestant; one that failed once has no figures."""
+    if failed := [turn for turn in turns if "why" in turn]:
+        return failed[0]
+    seconds = [s for turn in turns for s in turn["seconds"]]
+    return {
+        "best": min(seconds),
+        "median": statistics.median(seconds),
+        "best_of_each_turn": [min(turn["seconds"]) for turn in turns],
+        "loss": turns[-1]["loss"],
+    }
+
+
+def table(results: dict[str, dict[str, Turn]], reference: str) -> Table:
+    shown = Table(title=f"Seconds a round, as multiples of {reference}")
+    shown.add_column("")
+    for model in task.MODELS:
+        shown.add_column(model, justify="right")
+        shown.add_column("final loss", justify="right")
+    for name in CONTESTANTS:
+        cells = []
+        for model in task.MODELS:
+            result = results[model][name]
+            if "why" in result:
+                cells += ["-", ""]
+            else:
+                cells += [f"{result['ratio']:.2f}", f"{result['loss']:.3f}"]
+        shown.add_row(name, *cells)
+    return shown
+
+
+def installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
+    parser.add_argument("--turns", type=int, default=4, help="of each contestant (default 4)")
+    parser.add_argument("--rounds", type=int, default=15, help="timed in a turn (default 15)")
+    parser.add_argument("--json", type=Path, default=ROOT / "results/peers-cpu.json")
+    chosen = parser.parse_args()
+
+    console = Console()
+    turns: dict[tuple[str, str], list[Turn]] = {}
+    for number in range(1, chosen.turns + 1):
+        for model, name in itertools.product(task.MODELS, CONTESTANTS):
+            console.print(f"turn {number} of {chosen.turns}: {model}, {name}", style="dim")
+            turns.setdefault((model, name), []).append(take_turn(name, model, chosen.rounds))
+    results = {
+        model: {name: summary(turns[model, name]) for name in CONTESTANTS} for model in task.MODELS
+    }
+    reference = next(iter(CONTESTANTS))
+    for model in task.MODELS:
+        if "why" in results[model][reference]:
+            sys.exit(f"nothing to compare with: {reference}: {results[model][reference]['why']}")
+        for result in results[model].values():
+            if "best" in result:
+                result["ratio"] = result["best"] / results[model][reference]["best"]
+    console.print(table(results, reference))
+    for name in CONTESTANTS:
+        for why in {result[name]["why"] for result in results.values() if "why" in result[name]}:
+            console.print(f"{name}: {why}", soft_wrap=True, markup=False)
+    written = {
+        "command": f"python -m benchmarks.peers --turns {chosen.turns} --rounds {chosen.rounds}",
+        "date": date.today().isoformat(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {package: installed(package) for package in PACKAGES},
+        "task": {
+            "clients": task.CLIENTS,
+            "samples_per_client": task.SAMPLES,
+            "batch_size": task.BATCH,
+            "lr": task.RATE,
+            "shape": task.SHAPE,
+        },
+        "seconds_a_round": results,
+    }
+    chosen.json.write_text(json.dumps(written, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""The clients that are trained together: where they start, how far they are, what they send."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ...algorithms.sharing import stays_local
+from ...protocol import Kept, StackedReply
+from ...protocol.local import OWN_LAYERS, require_declared
+from ...randomness import entropy
+from ...tensors import Extras, Tensors
+from ..engine import StackedResult
+from .fisher import stacked_fisher
+from .lanes import Lane, Schedule
+from .model import StackedModel
+from .noise import as_alone
+from .resident import Resident
+from .step import LocalStep, Share, State, Term
+from .update import SgdOptions, make_optimizer
+
+if TYPE_CHECKING:
+    from .trainer import Task
+
+
+class Part:
+    """The clients of one task in a cohort, which lie side by side."""
+
+    def __init__(
+        self, model: StackedModel, place: int, task: "Task", lanes: Sequence[Lane]
+    ) -> None:
+        self.model, self.place, self.task, self.lanes = model, place, task, lanes
+        self.own = stays_local(model.model, task.algorithm.sharing)
+        self.width = model.layout.shared_width(task.algorithm.sharing)
+        self.sgd = SgdOptions.of(task.training)
+        self._kept = [lane.job.state() for lane in lanes]
+        self.term = self._term()
+
+    def _term(self) -> Term:
+        client, message, like = self.task.algorithm.client, self.task.message, self.model.like
+        row = self.model.layout.row
+        down = {
+            extra: row(message.extras.get(extra, {}), like, self.width)[None]
+            for extra in client.down
+        }
+        kept = {
+            extra: torch.stack(
+                [row(k.extras.get(extra, {}) if k else {}, like, self.width) for k in self._kept]
+            )
+            for extra in client.keeps
+        }
+        before = message.round - 1
+        seen = [[float(k is not None and k.round == before)] for k in self._kept]
+        return Term(
+            row(message.params, like, self.width)[None],
+            down,
+            kept,
+            like.new_full((1, 1), self.task.training.lr_in(message.round)),
+            like.new_tensor([[float(lane.steps)] for lane in self.lanes]),
+            like.new_tensor(seen),
+        )
+
+    def weights(self) -> Tensor:
+        """Where each client starts: the global model, and its own layers if it has some."""
+        shared = self.term.start
+        if self.width == self.model.layout.width:
+            return shared.expand(len(self.lanes), -1)
+        row = self.model.layout.row
+        own = [row(tensors, self.model.like)[self.width :] for tensors in self._own_layers()]
+        return torch.cat([shared.expand(len(self.lanes), -1), torch.stack(own)], dim=1)
+
+    def buffers(self) -> Tensors:
+        message, own = self.task.message, self._own_layers()
+        return {
+            name: torch.stack([o[name].to(self.model.device) for o in own])
+            if name in self.own
+            else message.buffers[name].expand(len(self.lanes), *message.buffers[name].shape)
+            for name in self.model.buffer_names
+        }
+
+    def _own_layers(self) -> list[Tensors]:
+        initial = self.task.initial_own
+        return [k.extras.get(OWN_LAYERS, initial) if k else initial for k in self._kept]
+
+    @torch.no_grad()
+    def result(self, state: State, data: Resident) -> StackedResult:
+        """What the clients send and keep, once all are done."""
+        client, term = self.task.algorithm.client, self.term
+        w, count = state.weights, len(self.lanes)
+        extras = dict(term.extras)
+        if client.needs_fisher:
+            samples = [lane.job.samples for lane in self.lanes]
+            extras["fisher"] = stacked_fisher(self.model, state, samples, data)[:, : self.width]
+        outcome = client.finish(w[:, : self.width], term.start, extras, term.local)
+        require_declared(client, outcome)
+
+        def named(rows: Tensor) -> Tensors:
+            if rows.untyped_storage().data_ptr() == w.untyped_storage().data_ptr():
+                rows = rows.clone()  # the next stack is trained in the same memory
+            return self.model.layout.split(rows.expand(count, -1))
+
+        shared = {n: b.clone() for n, b in state.buffers.items() if n not in self.own}
+        reply = StackedReply(
+            named(outcome.upload) | shared,
+            {extra: named(rows) for extra, rows in outcome.up.items()},
+            tuple(len(lane.job.samples) for lane in self.lanes),
+            tuple(lane.steps for lane in self.lanes),
+        )
+        keep = {extra: rows.expand(count, -1) for extra, rows in outcome.kept.items()}
+        kept = None
+        if keep or self.own:
+            kept = tuple(self._keep(i, keep, state) for i in range(count))
+        losses = state.loss.double() / term.steps[:, 0]
+        return StackedResult(tuple(lane.job.client for lane in self.lanes), reply, kept, losses)
+
+    def _keep(self, i: int, rows: Tensors, state: State) -> Kept:
+        """Copies, so that a client's state does not hold the whole cohort's memory."""
+        split = self.model.layout.split
+        extras: Extras = {}
+        for extra, of_all in rows.items():
+            of_one = split(of_all[i : i + 1].clone())
+            extras[extra] = {name: t[0] for name, t in of_one.items()}
+        if self.own:
+            trained = split(state.weights[i : i + 1].clone())
+            held = {name: b[i].clone() for name, b in state.buffers.items()}
+            everything: Tensors = dict(self.model.model.named_parameters())  # some may be frozen
+            everything |= {name: t[0] for name, t in trained.items()} | held
+            extras[OWN_LAYERS] = {n: t.detach() for n, t in everything.items() if n in self.own}
+        return Kept(self.task.message.round, extras)
+
+    def entropy(self, lane: Lane) -> int:
+        """The randomness of a client's dropout, as if it were trained alone."""
+        return entropy(self.task.seed, "dropout", self.task.message.round, lane.job.client)
+
+    def generator(self, lane: Lane) -> torch.Generator:
+        return torch.Generator().manual_seed(self.entropy(lane) % 2**63)
+
+
+class Cohort:
+    """All parts, in one stack, from which clients that have ended are taken out."""
+
+    def __init__(self, model: StackedModel, tasks: "Sequence[Task]", lanes: Sequence[Lane]) -> None:
+        self.model, self.lanes = model, list(lanes)
+        self.schedule = Schedule.of(lanes)
+        self.parts = [
+            Part(model, i, tasks[i], [lane for lane in lanes if lane.task == i])
+            for i in sorted({lane.task for lane in lanes})
+        ]
+        self.ranges: list[tuple[int, int]] = []
+        start = 0
+        for part in self.parts:
+            self.ranges.append((start, start + len(part.lanes)))
+            start += len(part.lanes)
+        self.state = self._initial()
+        self._whole = self.state
+        self.places = np.arange(len(self.lanes))
+        self.terms = [part.term for part in self.parts]
+        self._optimizers: list[Optimizer | None] | None = None
+        self._generators: list[torch.Generator] | None = None
+
+    def _initial(self) -> State:
+        weights = torch.cat([part.weights() for part in self.parts]).clone()
+        of_parts = [part.buffers() for part in self.parts]
+        buffers = {n: torch.cat([b[n] for b in of_parts]).clone() for n in of_parts[0]}
+        momentum = any(part.sgd is not None and part.sgd.momentum for part in self.parts)
+        others = any(part.sgd is None for part in self.parts)
+        return State(
+            weights,
+            buffers,
+            weights.new_zeros(len(weights)),
+            torch.zeros_like(weights) if momentum else None,
+            torch.zeros_like(weights) if others else None,
+        )
+
+    def _make_optimizers(self) -> list[Optimizer | None]:
+        return [
+            None
+            if part.sgd is not None
+            else make_optimizer(
+                part.task.training, self.state.weights[a:b], part.task.message.round
+            )
+            for part, (a, b) in zip(self.parts, self.ranges, strict=True)
+        ]
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        return tuple(
+            Share(a, b, part.task.algorithm.client, part.sgd)
+            for part, (a, b) in zip(self.parts, self.ranges, strict=True)
+        )
+
+    def optimizer_step(self, running: Tensor | None) -> None:
+        """For optimizers other than plain SGD, whose gradients the local step has left."""
+        if self.state.gradients is None:
+            return
+        if self._optimizers is None:
+            self._optimizers = self._make_optimizers()
+        for optimizer, (a, b) in zip(self._optimizers, self.ranges, strict=True):
+            if optimizer is None:
+                continue
+            weights = optimizer.param_groups[0]["params"][0]
+            before = weights.clone() if running is not None else None
+            weights.grad = self.state.gradients[a:b]
+            optimizer.step()
+            if running is not None and before is not None:
+                weights.copy_(torch.where(running[a:b, None], weights, before))
+
+    @property
+    def can_shrink(self) -> bool:
+        """Optimizers of torch hold on to the whole stack."""
+        return self.state.gradients is None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for stacks of the same runs, divided alike."""
+        return tuple((s.start, s.stop, id(s.client), s.sgd) for s in self.shares)
+
+    def step(self, s: int) -> LocalStep:
+        alone = bool((self.schedule.counts[s] == 1).any())
+        return LocalStep(self.model, self.shares, self.schedule.padded(s), alone)
+
+    def noise(self, s: int, width: int) -> list[Tensor]:
+        """What dropout draws at this step, as each client would if it were trained alone."""
+        if self._generators is None:
+            self._generators = [part.generator(n) for part in self.parts for n in part.lanes]
+        mine = [self._generators[place] for place in self.places]
+        return as_alone(self.model.sites, mine, self.schedule.counts[s].tolist(), width)
+
+    def noise_keys(self) -> NDArray[np.int64]:
+        """For dropout that is hashed on the device: a number for each client."""
+        keys = [part.entropy(lane) % 2**31 for part in self.parts for lane in part.lanes]
+        return np.array(keys, dtype=np.int64)[self.places]
+
+    def move_to(self, state: State, terms: Sequence[Term]) -> None:
+        """Go on in these tensors, which hold the same."""
+        if self._whole is self.state:
+            self._whole = state
+        self.state, self.terms = state, list(terms)
+
+    def shrink(self, keep: NDArray[np.int64]) -> None:
+        """Go on with these lanes of the present stack; the others have ended."""
+        self._write_back()
+        at = torch.from_numpy(keep).to(self.model.device)
+        chosen = {name: t[at] for name, t in self.state.tensors().items()}
+        self.state = self.state.of(chosen)
+        terms, ranges, start = [], [], 0
+        for term, (a, b) in zip(self.terms, self.ranges, strict=True):
+            mine = keep[(keep >= a) & (keep < b)] - a
+            terms.append(term.only(torch.from_numpy(mine).to(self.model.device)))
+            ranges.append((start, start + len(mine)))
+            start += len(mine)
+        self.terms, self.ranges = terms, ranges
+        self.places = self.places[keep]
+        self.schedule = self.schedule.only(keep)
+
+    def _write_back(self) -> None:
+        if self.state is self._whole:
+            self._whole = self.state.of({n: t.clone() for n, t in self.state.tensors().items()})
+            return
+        at = torch.from_numpy(self.places).to(self.model.device)
+        for name, whole in self._whole.tensors().items():
+            whole[at] = self.state.tensors()[name]
+
+    def results(self, data: Resident) -> list[tuple[int, StackedResult]]:
+        if self.state is not self._whole:
+            self._write_back()
+        results, start = [], 0
+        for part in self.parts:
+            stop = start + len(part.lanes)
+            of_part = {n: t[start:stop] for n, t in self._whole.tensors().items()}
+            results.append((part.place, part.result(self._whole.of(of_part), data)))
+            start = stop
+        return results

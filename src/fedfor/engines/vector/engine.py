@@ -1,0 +1,64 @@
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ...algorithms import Algorithm
+from ...algorithms.sharing import stays_local
+from ...protocol import Message
+from ...protocol.local import own_layers
+from ..engine import Exam, Job, Score, StackedResult
+from ..fisher import Loss
+from ..precision import Precision
+from ..training import Training
+from .evaluation import evaluate
+from .trainer import Task, Trainer
+from .update import SgdOptions, make_optimizer
+
+
+class VectorEngine:
+    """Trains the clients of a cohort together, as one stack of models.
+
+    Several runs of the same model may share a `trainer`, which then trains all their clients
+    together.
+    """
+
+    name: ClassVar[str] = "vector"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        algorithm: Algorithm,
+        training: Training,
+        seed: int,
+        loss: Loss = nn.functional.cross_entropy,
+        device: torch.device | str = "cpu",
+        *,
+        precision: Precision = "fp32",
+        lanes: int | None = None,
+        trainer: Trainer | None = None,
+    ) -> None:
+        model = model.to(device)
+        if trainer is None or not trainer.fits(model):
+            trainer = Trainer(model, loss, torch.device(device), precision, lanes)
+        self.trainer = trainer
+        self.algorithm, self.training, self.seed = algorithm, training, seed
+        self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
+
+    def check(self, x: Tensor, y: Tensor) -> None:
+        """Say now what stands in the way of training this model with this optimizer together."""
+        self.trainer.check(x, y)
+        if SgdOptions.of(self.training) is None:
+            make_optimizer(self.training, torch.zeros(1, 1), 1)
+
+    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[StackedResult]:
+        for _, result in self.trainer.train([self.task(message, jobs)]):
+            yield result
+
+    def evaluate(self, exams: Sequence[Exam]) -> list[Score]:
+        return evaluate(self.trainer, [(exam, self.initial_own) for exam in exams])
+
+    def task(self, message: Message, jobs: Iterable[Job]) -> Task:
+        """What this run wants trained, for a trainer that trains several runs together."""
+        return Task(self.algorithm, self.training, self.seed, self.initial_own, message, list(jobs))

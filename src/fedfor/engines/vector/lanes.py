@@ -1,0 +1,82 @@
+"""Who is trained beside whom, and on which rows at which step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.labelled import Rows
+from ...randomness import generator
+from ..batches import plan_batches
+from ..engine import Job
+from ..training import Training
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A client of one task, and the rows of the data set that it takes at each step."""
+
+    task: int
+    place: int
+    """Its place among the jobs of the task."""
+    job: Job
+    batches: list[Rows]
+
+    @property
+    def steps(self) -> int:
+        return len(self.batches)
+
+
+def plan_lane(task: int, place: int, job: Job, training: Training, seed: int, round_: int) -> Lane:
+    draw = generator(seed, "batches", round_, job.client)
+    positions = plan_batches(len(job.samples), training.batch_size, training.epochs, draw)
+    return Lane(task, place, job, [job.samples.rows[p] for p in positions])
+
+
+def chunks(lanes: Sequence[Lane], most: int) -> Iterator[list[Lane]]:
+    """At most so many lanes at a time: those with like numbers of steps together, then by task."""
+    by_steps = sorted(lanes, key=lambda lane: -lane.steps)
+    for start in range(0, len(by_steps), most):
+        yield sorted(by_steps[start : start + most], key=lambda lane: (lane.task, lane.place))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The batches of some lanes, padded to one shape."""
+
+    rows: Rows
+    """[steps, lanes, batch]; padding is row 0 of the data."""
+    counts: NDArray[np.int64]
+    """[steps, lanes]: the samples that are no padding; 0 once a lane has ended."""
+
+    @staticmethod
+    def of(lanes: Sequence[Lane]) -> "Schedule":
+        steps = max(lane.steps for lane in lanes)
+        batch = max(len(b) for lane in lanes for b in lane.batches)
+        rows = np.zeros((steps, len(lanes), batch), dtype=np.int64)
+        counts = np.zeros((steps, len(lanes)), dtype=np.int64)
+        for i, lane in enumerate(lanes):
+            for s, b in enumerate(lane.batches):
+                rows[s, i, : len(b)] = b
+                counts[s, i] = len(b)
+        return Schedule(rows, counts)
+
+    @property
+    def steps(self) -> int:
+        return len(self.rows)
+
+    def width(self, step: int) -> int:
+        """The largest batch of this step."""
+        return int(self.counts[step].max())
+
+    def padded(self, step: int) -> bool:
+        """Whether any lane has fewer samples than the largest batch of this step."""
+        return bool((self.counts[step] != self.counts[step].max()).any())
+
+    def running(self, step: int) -> NDArray[np.int64]:
+        """The lanes that have not ended."""
+        return np.flatnonzero(self.counts[step] > 0)
+
+    def only(self, lanes: NDArray[np.int64]) -> "Schedule":
+        return Schedule(self.rows[:, lanes], self.counts[:, lanes])

@@ -1,0 +1,64 @@
+"""All trained weights of a client in one row, so that a cohort is one matrix."""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from ...algorithms.sharing import Sharing, stays_local, trainable
+from ...tensors import Tensors
+
+
+@dataclass(frozen=True)
+class Slot:
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+class Layout:
+    """Where each trained parameter lies in a row.
+
+    Batch-norm parameters come last, so that what FedBN shares is the front part of the row, and
+    runs with and without FedBN fit into one matrix.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        own = stays_local(model, "all-but-batch-norm")
+        params = trainable(model)
+        self.slots: dict[str, Slot] = {}
+        start = 0
+        for name in sorted(params, key=lambda name: name in own):
+            shape = tuple(params[name].shape)
+            self.slots[name] = Slot(start, start + prod(shape), shape)
+            start += prod(shape)
+        self.width = start
+        self._without_batch_norm = sum(
+            slot.stop - slot.start for name, slot in self.slots.items() if name not in own
+        )
+
+    def shared_width(self, sharing: Sharing) -> int:
+        return self.width if sharing == "everything" else self._without_batch_norm
+
+    def row(self, tensors: Tensors, like: Tensor, stop: int | None = None) -> Tensor:
+        """The tensors of one client as a row of the first `stop` columns, or of all.
+
+        What is missing is zero: an extra that was not sent or not kept.
+        """
+        parts = [
+            tensors[name].to(like).reshape(-1)
+            if name in tensors
+            else like.new_zeros(slot.stop - slot.start)
+            for name, slot in self.slots.items()
+            if stop is None or slot.stop <= stop
+        ]
+        return torch.cat(parts) if parts else like.new_zeros(0)
+
+    def split(self, rows: Tensor) -> Tensors:
+        """The parameters in a matrix of rows, or of their first columns, as views."""
+        return {
+            name: rows[:, slot.start : slot.stop].view(len(rows), *slot.shape)
+            for name, slot in self.slots.items()
+            if slot.stop <= rows.shape[1]
+        }

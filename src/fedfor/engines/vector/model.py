@@ -1,0 +1,193 @@
+"""Many copies of a model, each with its own weights, in one forward and one backward."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from ...algorithms.sharing import buffers
+from ...errors import ConfigError
+from ...tensors import Tensors
+from ..fisher import Loss
+from ..precision import Precision
+from .layers import StackedLayers
+from .layout import Layout
+from .noise import Noise, Recorded, Site
+
+
+class StackedModel:
+    def __init__(
+        self, model: nn.Module, loss: Loss, device: torch.device, precision: Precision = "fp32"
+    ) -> None:
+        self.model, self.loss, self.device = model.to(device), StackedLoss(loss), device
+        self.precision = precision
+        self.layout = Layout(model)
+        self.buffer_names = tuple(buffers(model))
+        self.dtype = next((p.dtype for p in model.parameters()), torch.float32)
+        self.like = torch.empty(0, dtype=self.dtype, device=device)
+        self.sites: list[Site] = []
+        self.unused: tuple[str, ...] = ()
+
+    def gradients(
+        self,
+        weights: Tensor,
+        held: Tensors,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor | None,
+        noise: Noise,
+        smallest: int = 2,
+        train: bool = True,
+    ) -> tuple[Tensors, Tensors, Tensor]:
+        """Each client's gradient, its buffers after the batch, and its mean loss."""
+        params = {n: p.detach().requires_grad_() for n, p in self.layout.split(weights).items()}
+        held = {name: b.clone() for name, b in held.items()}
+        with torch.enable_grad():
+            outputs = self._forward(params, held, x, weight, noise, smallest, train)
+            losses = self.loss(outputs, y, weight)
+            grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
+        self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
+        filled = {
+            name: torch.zeros_like(p) if g is None else g.to(p.dtype)
+            for (name, p), g in zip(params.items(), grads, strict=True)
+        }
+        return filled, held, losses.detach()
+
+    def outputs(self, weights: Tensor, held: Tensors, x: Tensor, shared: bool) -> Tensor:
+        """In evaluation. `shared`: all models see the same samples, x has no client axis."""
+        with torch.no_grad():
+            params = self.layout.split(weights)
+            return self._forward(params, held, x, None, Recorded(), 2, False, shared)
+
+    def _forward(
+        self,
+        params: Tensors,
+        held: Tensors,
+        x: Tensor,
+        weight: Tensor | None,
+        noise: Noise,
+        smallest: int,
+        train: bool,
+        shared: bool = False,
+    ) -> Tensor:
+        def one(params: Tensors, held: Tensors, x: Tensor) -> Any:
+            return functional_call(self.model, {**params, **held}, (x,))
+
+        compute = torch.bfloat16 if self.precision == "bf16" else None
+        layers = StackedLayers(noise, weight, smallest, compute, self.precision != "fp32")
+        was_training = self.model.training
+        self.model.train(train)
+        try:
+            with layers, self._autocast(), _quiet():
+                together = vmap(one, (0, 0, None if shared else 0), randomness="different")
+                outputs: Tensor = together(params, held, x)
+        finally:
+            self.model.train(was_training)
+        return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
+
+    def _autocast(self) -> Any:
+        if self.precision != "bf16":
+            return nullcontext()
+        # No cache: a cast made inside one step must not be found by the next.
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+
+    @contextmanager
+    def backend(self) -> Iterator[None]:
+        """TF32 as chosen, and as it was when done."""
+        if self.device.type != "cuda":
+            yield
+            return
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        before = matmul.allow_tf32, cudnn.allow_tf32
+        matmul.allow_tf32 = cudnn.allow_tf32 = self.precision != "fp32"
+        try:
+            yield
+        finally:
+            matmul.allow_tf32, cudnn.allow_tf32 = before
+
+    def check(self, x: Tensor, y: Tensor) -> None:
+        """One forward and backward with two clients, to learn what the model needs.
+
+        Says in one sentence what stands in the way of a model that cannot be stacked.
+        """
+        name = type(self.model).__name__
+        row = self.layout.row(dict(self.model.named_parameters()), self.like).detach()
+        held = {n: torch.stack([b, b]) for n, b in buffers(self.model).items()}
+        noise = Recorded()
+        try:
+            self.gradients(
+                torch.stack([row, row]), held, torch.stack([x, x]), torch.stack([y, y]), None, noise
+            )
+        except Exception as error:  # it is the user's model that runs here
+            reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigError(
+                f"the vector engine cannot train copies of {name} together ({reason}); "
+                "use engine = 'serial'"
+            ) from error
+        self.sites = noise.sites
+        self.loss.learn(self._alone(x), y)
+
+    @torch.no_grad()
+    def _alone(self, x: Tensor) -> Tensor:
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            outputs: Tensor = self.model(x)
+        finally:
+            self.model.train(was_training)
+        return outputs
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is wrong with an operation that vmap does one by one; it is only slow."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        yield
+
+
+class StackedLoss:
+    """The mean loss of each client, over its samples alone."""
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+        self.mean_of_samples = loss is F.cross_entropy
+
+    def learn(self, outputs: Tensor, y: Tensor) -> None:
+        """Whether the loss of a batch is the mean of its samples' losses."""
+        if not self.mean_of_samples:
+            alone = torch.stack(
+                [self.loss(o[None], t[None]) for o, t in zip(outputs, y, strict=True)]
+            )
+            together = self.loss(outputs, y)
+            self.mean_of_samples = bool(torch.isclose(alone.mean(), together, rtol=1e-4))
+
+    def __call__(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        if weight is None:
+            if self.loss is F.cross_entropy and outputs.ndim == 3:
+                return self._cross_entropy(outputs, y).mean(1)
+            with _quiet():
+                each: Tensor = vmap(self.loss)(outputs, y)
+            return each
+        if not self.mean_of_samples:
+            raise ConfigError(
+                "the loss of a batch is not the mean over its samples, so clients with different "
+                "numbers of them cannot be trained together; use engine = 'serial'"
+            )
+        if self.loss is F.cross_entropy and outputs.ndim == 3:
+            losses = self._cross_entropy(outputs, y)
+        else:
+            with _quiet():
+                losses = vmap(vmap(lambda o, t: self.loss(o[None], t[None])))(outputs, y)
+        losses = torch.where(weight > 0, losses, torch.zeros_like(losses))
+        return losses.sum(1) / weight.sum(1).clamp(min=1)
+
+    @staticmethod
+    def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
+        losses = F.cross_entropy(outputs.flatten(0, 1), y.flatten(), reduction="none")
+        return losses.view(y.shape)

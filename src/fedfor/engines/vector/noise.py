@@ -1,0 +1,99 @@
+"""The noise of dropout, each client's its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Noise(Protocol):
+    def draw(self, x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
+        """For stacked activations: 1/(1-p) or, with probability p, 0; of `shape` for a sample."""
+        ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the model that drops, in the order of the forward."""
+
+    p: float
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass
+class Recorded:
+    """Notes the sites of a forward, and drops nothing."""
+
+    sites: list[Site] = field(default_factory=list)
+
+    def draw(self, x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
+        self.sites.append(Site(p, shape, x.dtype))
+        return torch.ones((), dtype=x.dtype, device=x.device)
+
+
+@dataclass
+class Given:
+    """Noise that was drawn before, one tensor for each site."""
+
+    tensors: Sequence[Tensor]
+    used: int = 0
+
+    def draw(self, x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
+        self.used += 1
+        return self.tensors[self.used - 1]
+
+
+def as_alone(
+    sites: Sequence[Site], generators: Sequence[torch.Generator], samples: Sequence[int], batch: int
+) -> list[Tensor]:
+    """What each client would draw if it were trained alone, with zeros where it has no sample."""
+    noise = [torch.zeros(len(samples), batch, *s.shape, dtype=s.dtype) for s in sites]
+    for client, (generator, count) in enumerate(zip(generators, samples, strict=True)):
+        for site, tensor in zip(sites, noise, strict=True):
+            if count == 0:
+                continue
+            drawn = torch.empty(count, *site.shape, dtype=site.dtype)
+            if site.p < 1:
+                drawn.bernoulli_(1 - site.p, generator=generator).div_(1 - site.p)
+            else:
+                drawn.zero_()
+            tensor[client, :count] = drawn
+    return noise
+
+
+@dataclass
+class Hashed:
+    """Noise as a function of a client's key, the step, the site and the place, on the device.
+
+    No generator: it does not matter which clients are trained together, and a captured CUDA graph
+    draws anew at each replay because the step is a tensor.
+    """
+
+    keys: Tensor
+    """A whole number for each client, below 2**31."""
+    step: Tensor
+    sites: int = 0
+
+    def draw(self, x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
+        self.sites += 1
+        clients, batch = x.shape[:2]
+        places = 1
+        for n in shape:
+            places *= n
+        at = torch.arange(batch * places, device=x.device, dtype=torch.int64)
+        seed = _mixed(self.keys + self.step * 0x9E3779B1 + self.sites * 0x85EBCA77)
+        bits = _mixed(_mixed(seed[:, None] ^ at) + seed[:, None])
+        keep = (bits & 0xFFFFFF) >= int(p * 2**24)
+        scale = 0.0 if p == 1 else 1 / (1 - p)
+        return (keep * scale).to(x.dtype).view(clients, batch, *shape)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """A 32-bit finaliser (lowbias32) in 64-bit whole numbers, which torch has everywhere."""
+    x = x & 0xFFFFFFFF
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
+    return x ^ (x >> 16)

@@ -1,0 +1,220 @@
+"""Local training of many clients at once, of one run or of several."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ...algorithms import Algorithm
+from ...algorithms.sharing import buffers, trainable
+from ...errors import ConfigError, DataError
+from ...protocol import Message
+from ...randomness import torch_seeded
+from ...tensors import Tensors
+from ..engine import Job, StackedResult, single_sample
+from ..fisher import Loss
+from ..precision import Precision
+from ..training import Training
+from .cohort import Cohort
+from .lanes import Lane, chunks, plan_lane
+from .model import StackedModel
+from .resident import Resident
+from .runner import Arena, Program
+from .step import Batch, LocalStep
+
+SHRINK_AT = 0.75
+"""The share of a stack that still runs at which those that have ended are taken out of it."""
+
+MOST_ARENAS = 16
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one run wants trained in this round."""
+
+    algorithm: Algorithm
+    training: Training
+    seed: int
+    initial_own: Tensors
+    message: Message
+    jobs: Sequence[Job]
+
+
+class Trainer:
+    """Trains the clients of several tasks together: same model, each task its own algorithm."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        device: torch.device,
+        precision: Precision = "fp32",
+        lanes: int | None = None,
+        compiled: bool = False,
+    ) -> None:
+        self.model = StackedModel(model, loss, device, precision)
+        self.device, self.most_lanes, self.compiled = device, lanes, compiled
+        self.data = Resident(device, self.model.dtype)
+        self._checked = False
+        self._arenas: dict[object, Arena] = {}
+        self._numbers: Tensor | None = None
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[tuple[int, StackedResult]]:
+        """For each task, by its place, the results of some of its clients, until all are done."""
+        lanes = [
+            plan_lane(i, place, job, task.training, task.seed, task.message.round)
+            for i, task in enumerate(tasks)
+            for place, job in enumerate(task.jobs)
+        ]
+        if not lanes:
+            return
+        self._check(lanes, tasks)
+        for of_data in _by_data(lanes):
+            for together in chunks(of_data, self.most_lanes or 64):
+                with self.model.backend(), _seeded(tasks, together, self.device):
+                    results = self._train_together(tasks, together).results(self.data)
+                yield from results
+
+    def fits(self, model: nn.Module) -> bool:
+        """Whether this model is like the present one in all that is not trained or sent."""
+
+        def fixed(model: nn.Module) -> Tensors:
+            travels = {*trainable(model), *buffers(model)}
+            return {n: t for n, t in _all_tensors(model).items() if n not in travels}
+
+        mine, other = fixed(self.model.model), fixed(model)
+        return mine.keys() == other.keys() and all(
+            t.shape == other[n].shape and torch.equal(t, other[n].to(t)) for n, t in mine.items()
+        )
+
+    def check(self, x: Tensor, y: Tensor) -> None:
+        """Learn what the model needs, from a few samples, or say why it cannot be stacked."""
+        if not self._checked:
+            self.model.check(x.to(self.device), y.to(self.device))
+            self._checked = True
+
+    def _check(self, lanes: Sequence[Lane], tasks: Sequence[Task]) -> None:
+        some = max(lanes, key=lambda lane: len(lane.batches[0]))
+        self.check(*self.data.batch(some.job.samples, some.batches[0][:4]))
+        if self.model.unused and any(t.training.options.get("weight_decay") for t in tasks):
+            raise ConfigError(
+                f"parameter '{self.model.unused[0]}' takes no part in the model's output, and with "
+                "weight decay the vector engine would shrink it; freeze it with "
+                "requires_grad_(False), or use engine = 'serial'"
+            )
+
+    def _train_together(self, tasks: Sequence[Task], lanes: Sequence[Lane]) -> Cohort:
+        cohort = Cohort(self.model, tasks, lanes)
+        arena = self._arena(cohort)
+        x, y = self.data.of(lanes[0].job.samples.data)
+        batches = self._batches(cohort, y)
+        for s in range(cohort.schedule.steps):
+            if (keep := self._worth_keeping(cohort, s)) is not None:
+                cohort.shrink(keep)
+                arena.release()
+                arena, batches = self._arena(cohort), self._batches(cohort, y)
+            batch = self._batch(cohort, batches, s)
+            step = cohort.step(s)
+            try:
+                program = self._program(arena, step, batch, x)
+                program(cohort.state, cohort.terms, batch, x, arena.fixed)
+            except ValueError as error:
+                raise _told(error, cohort, s) from error
+            cohort.optimizer_step(batch.counts > 0 if step.padded else None)
+        arena.release()
+        return cohort
+
+    def _worth_keeping(self, cohort: Cohort, s: int) -> NDArray[np.int64] | None:
+        """The lanes to go on with, once enough of the others have ended.
+
+        A captured graph is for one number of lanes, so on a GPU a stack is only ever halved.
+        """
+        running, lanes = cohort.schedule.running(s), len(cohort.places)
+        if not cohort.can_shrink or len(running) > SHRINK_AT * lanes:
+            return None
+        if self.device.type != "cuda":
+            return running
+        size = lanes
+        while size // 2 >= max(len(running), 1):
+            size //= 2
+        if size == lanes:
+            return None
+        ended = np.setdiff1d(np.arange(lanes), running)
+        return np.sort(np.concatenate([running, ended[: size - len(running)]]))
+
+    def _batch(self, cohort: Cohort, batches: Batch, s: int) -> Batch:
+        width = cohort.schedule.width(s)
+        batch = Batch(batches.rows[s, :, :width], batches.labels[s, :, :width], batches.counts[s])
+        if self.model.sites and self.device.type == "cpu":
+            batch.noise = cohort.noise(s, width)
+        elif self.model.sites:
+            batch.keys, batch.step = batches.keys, self._steps(s)
+        return batch
+
+    def _steps(self, s: int) -> Tensor:
+        if self._numbers is None or s >= len(self._numbers):
+            self._numbers = torch.arange(2 * s + 64, device=self.device)
+        return self._numbers[s]
+
+    def _batches(self, cohort: Cohort, y: Tensor) -> Batch:
+        """All steps' batches on the device."""
+        rows = self.data.rows(cohort.schedule.rows)
+        labels = y[rows]
+        for part, (a, b) in zip(cohort.parts, cohort.ranges, strict=True):
+            relabel = part.lanes[0].job.samples.relabel
+            if relabel is not None:
+                labels[:, a:b] = relabel.to(self.device)[labels[:, a:b]]
+        keys = None
+        if self.model.sites and self.device.type != "cpu":
+            keys = self.data.rows(cohort.noise_keys())
+        return Batch(rows, labels, self.data.rows(cohort.schedule.counts), keys=keys)
+
+    def _arena(self, cohort: Cohort) -> Arena:
+        """Where this stack is trained; on a GPU its tensors move into those of the last like it."""
+        key = (cohort.key, len(cohort.places))
+        arena = self._arenas.pop(key, None)
+        if arena is None:
+            while len(self._arenas) >= MOST_ARENAS:
+                del self._arenas[next(iter(self._arenas))]
+            arena = Arena(fixed=self.device.type == "cuda")
+        self._arenas[key] = arena  # at the end: the one used last
+        cohort.move_to(*arena.take(cohort.state, cohort.terms))
+        return arena
+
+    def _program(self, arena: Arena, step: LocalStep, batch: Batch, x: Tensor) -> Program:
+        key = (step.padded, step.alone, batch.rows.shape[1], x.data_ptr())
+        if key not in arena.programs:
+            arena.programs[key] = Program(step, self.compiled)
+        return arena.programs[key]
+
+
+def _all_tensors(model: nn.Module) -> Tensors:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _by_data(lanes: Sequence[Lane]) -> list[list[Lane]]:
+    """Only clients whose samples lie in one data set can share a gather."""
+    sets: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        sets.setdefault(id(lane.job.samples.data), []).append(lane)
+    return list(sets.values())
+
+
+def _seeded(
+    tasks: Sequence[Task], lanes: Sequence[Lane], device: torch.device
+) -> AbstractContextManager[None]:
+    """For whatever else a model draws in its forward: the same in every run of the same chunk."""
+    first, task = lanes[0], tasks[lanes[0].task]
+    return torch_seeded(task.seed, "stack", task.message.round, first.job.client, device)
+
+
+def _told(error: ValueError, cohort: Cohort, step: int) -> Exception:
+    if "more than 1 value per channel" not in str(error):
+        return error
+    lonely = int(cohort.places[np.flatnonzero(cohort.schedule.counts[step] == 1)[0]])
+    client = cohort.lanes[lonely].job.client
+    return DataError(single_sample(client))

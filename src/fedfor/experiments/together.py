@@ -1,0 +1,111 @@
+"""Many runs in step, their work done as one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..engines.vector import Trainer, VectorEngine
+from ..engines.vector.evaluation import evaluate
+from ..errors import FedforError
+from .work import Evaluate, Steps, Train, Work, do
+
+T = TypeVar("T")
+
+
+def drive_together(
+    runs: Sequence[Steps[T]], on_end: Callable[[int, T | FedforError], None]
+) -> None:
+    """Do the work of several runs whose vector engines share a trainer, all of it together.
+
+    Whatever a run asks for at the same time as others is done in one go. A run that fails ends
+    alone; `on_end` gets its error, or what it ended with.
+    """
+    waiting = {place: _Waiting(run) for place, run in enumerate(runs)}
+    while waiting:
+        for place, run in list(waiting.items()):
+            if (ended := run.advance()) is not None:
+                del waiting[place]
+                on_end(place, ended.value)
+        _answer(list(waiting.values()))
+
+
+@dataclass(frozen=True)
+class _Ended(Generic[T]):
+    value: T | FedforError
+
+
+class _Waiting(Generic[T]):
+    """A run, what it asks for, and the answer it is to get."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self.steps = steps
+        self.work: Work | None = None
+        self.answer: Any = None
+        self.error: FedforError | None = None
+
+    def advance(self) -> "_Ended[T] | None":
+        """Let the run go on to its next question, or to its end."""
+        try:
+            if self.error is not None:
+                self.work = self.steps.throw(self.error)
+            else:
+                self.work = self.steps.send(self.answer)
+        except StopIteration as end:
+            return _Ended(end.value)
+        except FedforError as error:
+            return _Ended(error)
+        self.answer = self.error = None
+        return None
+
+
+def _answer(runs: Sequence[_Waiting[Any]]) -> None:
+    """Do what the runs ask for: together what one trainer can do for several of them."""
+    alone: list[_Waiting[Any]] = []
+    shared: dict[Trainer, list[_Waiting[Any]]] = {}
+    for run in runs:
+        engine = run.work.engine if run.work is not None else None
+        if isinstance(engine, VectorEngine):
+            shared.setdefault(engine.trainer, []).append(run)
+        else:
+            alone.append(run)
+    for run in alone:
+        try:
+            run.answer = do(run.work) if run.work is not None else None
+        except FedforError as error:
+            run.error = error
+    for trainer, of_trainer in shared.items():
+        _train(trainer, [run for run in of_trainer if isinstance(run.work, Train)])
+        _evaluate(trainer, [run for run in of_trainer if isinstance(run.work, Evaluate)])
+
+
+def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
+    takes, tasks = [], []
+    for run in runs:
+        work = run.work
+        assert isinstance(work, Train)
+        assert isinstance(work.engine, VectorEngine)
+        try:
+            tasks.append(work.engine.task(work.message, work.jobs))
+            takes.append((run, work.take))
+        except FedforError as error:
+            run.error = error
+    for place, result in trainer.train(tasks):
+        run, take = takes[place]
+        if run.error is None:
+            try:
+                take(result)
+            except FedforError as error:
+                run.error = error
+
+
+def _evaluate(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
+    exams = []
+    for run in runs:
+        work = run.work
+        assert isinstance(work, Evaluate)
+        assert isinstance(work.engine, VectorEngine)
+        exams += [(exam, work.engine.initial_own) for exam in work.exams]
+    scores = iter(evaluate(trainer, exams))
+    for run in runs:
+        assert isinstance(run.work, Evaluate)
+        run.answer = [next(scores) for _ in run.work.exams]

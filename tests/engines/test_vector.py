@@ -1,0 +1,152 @@
+"""The vector engine gives the serial engine's numbers, in float64 to 1e-9."""
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fedfor.algorithms import Algorithm, algorithm
+from fedfor.data import ConceptShift, DataSplit, LabelledData, Partition, Population
+from fedfor.engines import SerialEngine, Training
+from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.experiments.simulation import Record, Simulation
+from fedfor.experiments.together import drive_together
+from fedfor.models import mlp, resnet20
+from fedfor.tensors import Tensors
+
+from ..conftest import made_data
+
+ALGORITHMS = (
+    "fedavg",
+    "fedprox",
+    "fedfor",
+    "fedfor,clip=false",
+    "fedcurv",
+    "feddyn",
+    "fedpd",
+    "scaffold",
+    "fedavgm",
+    "slowmo",
+    "fedadagrad",
+    "fedadam",
+    "fedyogi",
+    "fedfor+fedadam",
+    "fedfor,weighting=examples",
+)
+WITH_BATCH_NORM = ("fedbn", "fedfor+fedbn", "scaffold+fedbn", "fedcurv+fedavgm+fedbn")
+
+RAGGED = (4, 18, 11, 25, 5, 12)
+"""Samples of each client. With batches of 7, none has 2 in a batch: there batch norm gives -1 and
+1 whatever the weights, their gradient is rounding noise, and so is the side on which FedFOR's
+penalty, which jumps at 0, finds them."""
+
+
+def norm_cnn(shape: Sequence[int], classes: int) -> nn.Module:
+    """With one batch norm: a second would take out what the first one's bias adds wherever ReLU
+    lets all of it through, a gradient of 0 up to rounding; see above."""
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 6, 3, padding=1, bias=False),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 8, 3, stride=2, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(8, classes),
+    )
+
+
+def double(split: DataSplit) -> DataSplit:
+    parts = [LabelledData(d.name, d.x.double(), d.y, d.classes) for d in (split.train, split.test)]
+    return DataSplit(*parts)
+
+
+def ragged(sizes: Sequence[int] = RAGGED, samples: int = 90) -> Partition:
+    draw = np.random.default_rng(0)
+    split = double(made_data(samples))
+    return Partition(split, [draw.choice(samples, n, replace=False) for n in sizes])
+
+
+def parse(text: str) -> Algorithm:
+    name, *settings_ = text.split(",")
+    values = {"false": False}
+    options = dict(s.split("=") for s in settings_)
+    return algorithm(name, **{k: values.get(v, v) for k, v in options.items()})
+
+
+def simulation(
+    engine: Callable[..., SerialEngine | VectorEngine],
+    model: nn.Module,
+    name: str,
+    training: Training,
+    population: Population,
+    seed: int = 0,
+) -> Simulation:
+    model, chosen = copy.deepcopy(model), parse(name)
+    worker = engine(model, chosen, training, seed)
+    return Simulation(population, model, chosen, training, worker, cohort=4, seed=seed)
+
+
+def build(make: Callable[..., nn.Module], seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return make((1, 8, 8), 3).double()
+
+
+def everything(run: Simulation) -> Tensors:
+    """All that a run is made of: the server's state and the clients'."""
+    found = {f"{e}/{n}": t for e, ts in run.server.state().items() for n, t in ts.items()}
+    for client in range(run.population.size):
+        kept = run.store.get(client)
+        for extra, tensors in (kept.extras if kept else {}).items():
+            found |= {f"client {client}/{extra}/{name}": t for name, t in tensors.items()}
+    return found
+
+
+def assert_same(ours: Simulation, theirs: Simulation, tolerance: float = 1e-9) -> None:
+    mine, reference = everything(ours), everything(theirs)
+    assert mine.keys() == reference.keys()
+    for name, tensor in reference.items():
+        torch.testing.assert_close(mine[name], tensor, rtol=tolerance, atol=tolerance, msg=name)
+
+
+def assert_same_records(ours: Sequence[Record], theirs: Sequence[Record]) -> None:
+    for mine, reference in zip(ours, theirs, strict=True):
+        assert mine.keys() == reference.keys()
+        for key, value in reference.items():
+            close = pytest.approx(value, rel=1e-5) if isinstance(value, float) else value
+            assert mine[key] == close, key
+
+
+TRAINING = Training(epochs=2, batch_size=7, lr=0.05, lr_decay=0.9)
+
+
+@functools.cache
+def reference(make: Callable[..., nn.Module], name: str) -> tuple[Simulation, list[Record]]:
+    run = simulation(SerialEngine, build(make), name, TRAINING, ragged())
+    return run, [run.round() for _ in range(3)]
+
+
+@pytest.mark.parametrize("lanes", [None, 5], ids=["whole", "chunked"])
+@pytest.mark.parametrize("make", [mlp, norm_cnn, resnet20], ids=lambda m: m.__name__)
+def test_a_sweep_of_all_algorithms_is_each_alone(
+    make: Callable[..., nn.Module], lanes: int | None
+) -> None:
+    """Every algorithm and ServerOpt, ragged clients, in one stack, after three rounds."""
+    names = ALGORITHMS + (() if make is mlp else WITH_BATCH_NORM)
+    trainer = Trainer(build(make), nn.functional.cross_entropy, torch.device("cpu"), lanes=lanes)
+    shared = functools.partial(VectorEngine, trainer=trainer)
+    clients = ragged()
+    runs = [simulation(shared, build(make), name, TRAINING, clients) for name in names]
+    records: list[list[Record]] = [[] for _ in runs]
+    for _ in range(3):
+        drive_together([r.steps() for r in runs], lambda i, r: records[i].append(r))
+    for name, run, of_run in zip(names, runs, records, strict=True):
+        theirs, their_records = reference(make, name)
+        assert_same(run, theirs)
+        assert_same_records(of_run, their_records)
