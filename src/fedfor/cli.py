@@ -1,5 +1,6 @@
 """The command line. Everything heavy is imported inside the commands, so that --help is quick."""
 
+import logging
 import signal
 import sys
 import warnings
@@ -33,6 +34,10 @@ Assignments = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: training.lr=0.1. Repeat."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write to.")]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="serial: one client after another; vector: all at once; auto."),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", "-w", min=1, help="Processes at a time. Default: one for each core."),
@@ -59,7 +64,12 @@ def _root(
 
 
 @app.command()
-def run(config: Config, assignments: Assignments = None, out: Out = None) -> None:
+def run(
+    config: Config,
+    assignments: Assignments = None,
+    engine: EngineOption = None,
+    out: Out = None,
+) -> None:
     """Run one experiment into a folder.
 
     \b
@@ -67,12 +77,14 @@ def run(config: Config, assignments: Assignments = None, out: Out = None) -> Non
       fedfor run prior-shift
       fedfor run my.toml --set algorithm.name=fedprox --set algorithm.mu=0.1 --out runs/prox
       fedfor run my.toml --set algorithm.server.name=fedadam --set seed=7
+      fedfor run my.toml --engine vector --set device=cuda --set precision=bf16
     """
     from .experiments.folder import RunFolder
     from .experiments.load import load_config, read_toml
     from .experiments.run import start_run
 
-    settings = load_config(read_toml(config), assignments or (), source=config)
+    chosen = _with_engine(assignments, engine)
+    settings = load_config(read_toml(config), chosen, source=config)
     folder = RunFolder(out) if out else _free_folder(Path(config).stem, settings)
     start_run(folder, settings)
     _run_folder(folder.path)
@@ -91,6 +103,7 @@ def compare(
         str | None, typer.Option(help="How many, or which: 3, or 0,1,2 (10, for seed 10 alone).")
     ] = None,
     assignments: Assignments = None,
+    engine: EngineOption = None,
     out: Out = None,
     workers: Workers = None,
 ) -> None:
@@ -107,7 +120,7 @@ def compare(
     from .experiments.comparison import Comparison, with_assignments
     from .experiments.load import read_toml
 
-    tables = with_assignments(read_toml(config), assignments or ())
+    tables = with_assignments(read_toml(config), _with_engine(assignments, engine))
     choice: dict[str, Any] = dict(tables.get("compare", {}))
     if algorithms:
         choice["algorithms"] = algorithms
@@ -152,6 +165,61 @@ def show_algorithms(
 
 
 @app.command()
+def bench(
+    models: Annotated[str, typer.Option(help="Which, with commas between.")] = "linear,mlp,cnn",
+    cohorts: Annotated[str, typer.Option(help="Clients a round, with commas.")] = "10,100",
+    engines: Annotated[str, typer.Option(help="Which, with commas.")] = "serial,vector",
+    algorithm: Annotated[str, typer.Option(help="What the clients run.")] = "fedfor",
+    samples: Annotated[int, typer.Option(min=1, help="Samples of each client.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = 16,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ..., or auto.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Of vector: fp32, tf32 or bf16.")] = "fp32",
+    compile_: Annotated[
+        str, typer.Option("--compile", help="Of vector on a GPU: always or never.")
+    ] = "never",
+    lanes: Annotated[
+        int | None, typer.Option(min=1, help="The most clients at once. Default: as fit.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0, help="For each case.")] = 2.0,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write the figures there, - for the terminal.")
+    ] = None,
+) -> None:
+    """Measure the engines: images and clients a second on made-up data.
+
+    \b
+    Examples:
+      fedfor bench
+      fedfor bench --models resnet20 --cohorts 10,80 --samples 640 --batch 128 --device cuda \\
+          --precision bf16 --compile always --json bench.json
+    """
+    import json
+
+    from .engines.choose import check_precision
+    from .experiments.bench import Bench
+    from .experiments.folder import write_json
+    from .report.bench import bench_json, bench_table
+
+    how = check_precision(precision, compile_)
+    timed = Bench(algorithm, samples, batch, seconds, device, *how, lanes)
+    names = [[part for part in text.split(",") if part] for text in (engines, models)]
+    sizes = _whole_numbers("--cohorts", cohorts)
+    console = _console()
+    results = []
+    with console.status("measuring") as status:
+        for result in timed.measure(names[0], names[1], sizes):
+            results.append(result)
+            status.update(f"measured {result.engine}, {result.model}, {result.cohort}")
+    figures = bench_json(timed, results, " ".join(["fedfor", *sys.argv[1:]]))
+    if str(json_path) == "-":
+        typer.echo(json.dumps(figures, indent=2))
+        return
+    console.print(bench_table(results, f"{algorithm} on {figures['device']}, {precision}"))
+    if json_path is not None:
+        write_json(json_path, figures)
+
+
+@app.command()
 def configs(
     name: Annotated[str | None, typer.Argument(help="Print this one, to start your own.")] = None,
 ) -> None:
@@ -175,6 +243,10 @@ def configs(
         typer.echo(bundled[name], nl=False)
     else:
         raise ConfigError(f"there is no bundled config '{name}'; {nearest(name, bundled)}")
+
+
+def _with_engine(assignments: list[str] | None, engine: str | None) -> list[str]:
+    return [*(assignments or ()), *([f"engine={engine}"] if engine else ())]
 
 
 def _free_folder(stem: str, settings: "RunConfig") -> "RunFolder":
@@ -232,6 +304,16 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
         raise FedforError(f"{what}; mend it and go on with 'fedfor resume {comparison.path}'")
 
 
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",") if part]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise FedforError(f"{option} {text}: write whole numbers with commas between: 10,100")
+    return numbers
+
+
 def _seeds(text: str) -> int | list[int]:
     try:
         numbers = [int(part) for part in text.rstrip(",").split(",")]
@@ -258,6 +340,8 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
 def main() -> None:
     """Mistakes of the user end in one sentence and exit code 2; divergence in 3."""
     warnings.showwarning = _show_warning
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("fedfor").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as tidily as at Ctrl-C
     try:
         app()

@@ -1,7 +1,7 @@
 """Which engine trains a model fastest here, by a rule that gives the same answer every time."""
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..algorithms import Algorithm
 from ..errors import ConfigError, require_choice
 from .fisher import Loss
-from .precision import Precision
+from .precision import Compile, Precision
 from .serial import SerialEngine
 from .training import Training
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from .vector import Trainer, VectorEngine
 
 EngineName = Literal["auto", "serial", "vector"]
+
+
+def check_precision(precision: str, compile: str) -> tuple[Precision, Compile]:  # noqa: A002
+    """Refuse what the vector engine does not know."""
+    require_choice("engine", "precision", precision, get_args(Precision))
+    require_choice("engine", "compile", compile, get_args(Compile))
+    return cast(Precision, precision), cast(Compile, compile)
 
 
 def make_engine(
@@ -30,6 +37,8 @@ def make_engine(
     *,
     precision: Precision = "fp32",
     lanes: int | None = None,
+    compile: Compile = "auto",  # noqa: A002
+    rounds: int = 1,
     trainer: "Trainer | None" = None,
     sample: tuple[Tensor, Tensor] | None = None,
 ) -> "SerialEngine | VectorEngine":
@@ -38,7 +47,7 @@ def make_engine(
     On a CPU `vector`, too, is serial for a model that is trained faster so.
     """
     require_choice("engine", "name", name, get_args(EngineName))
-    require_choice("engine", "precision", precision, get_args(Precision))
+    check_precision(precision, compile)
     where = torch.device("cpu") if device is None else device
 
     def serial() -> SerialEngine:
@@ -48,8 +57,19 @@ def make_engine(
         return serial()
     from .vector import VectorEngine  # imported late: it loads much that serial runs need not
 
-    options: dict[str, Any] = {"precision": precision, "lanes": lanes, "trainer": trainer}
-    vector = VectorEngine(model, algorithm, training, seed, loss, where, **options)
+    vector = VectorEngine(
+        model,
+        algorithm,
+        training,
+        seed,
+        loss,
+        where,
+        precision=precision,
+        lanes=lanes,
+        compile=compile,
+        rounds=rounds,
+        trainer=trainer,
+    )
     if sample is not None:
         try:
             vector.check(*sample)

@@ -1,6 +1,6 @@
 """The reference: one client after another, as in the paper's Algorithm 1."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..algorithms import Algorithm
 from ..algorithms.sharing import stays_local, trainable
 from ..data import Samples
+from ..data.labelled import Rows
 from ..errors import DataError
 from ..protocol import LocalRound, Message
 from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
@@ -61,9 +62,11 @@ class SerialEngine:
         )
         self.model.train()
         total = torch.zeros((), device=self.device)
+        images = self._augmented(batches, t, k)
         with torch_seeded(self.seed, "dropout", t, k, self.device):
             for batch in batches:
                 x, y = self._to_device(job.samples.batch(batch))
+                x = images(x)
                 optimizer.zero_grad()
                 loss = self._loss(x, y, k)
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -97,6 +100,15 @@ class SerialEngine:
             if len(y) == 1 and "more than 1 value per channel" in str(error):
                 raise DataError(single_sample(client)) from error
             raise
+
+    def _augmented(self, batches: list[Rows], t: int, k: int) -> Callable[[Tensor], Tensor]:
+        """Changes the images of one batch after another as they were drawn to be."""
+        augmentation = self.training.augmentation
+        if augmentation is None:
+            return lambda x: x
+        drawn = augmentation.draw(sum(map(len, batches)), self.seed, t, k).to(self.device)
+        remaining = iter(drawn.split([len(batch) for batch in batches]))  # type: ignore[no-untyped-call]
+        return lambda x: augmentation.apply(x, next(remaining))
 
     def _fisher(self, samples: Samples) -> Tensors:
         return fisher_diagonal(self.model, self.loss, *self._to_device(samples.all()))

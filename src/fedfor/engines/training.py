@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import ConfigError, nearest, require_number
+from .augment import Augmentation
 
 MakeOptimizer = Callable[[Iterable[Tensor], float], Optimizer]
 
@@ -32,6 +33,8 @@ class Training:
     """The name of a class in torch.optim, or a function of (parameters, lr)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of that class, such as momentum."""
+    augment: Sequence[str] = ()
+    """Changes to training images: flip, crop=4 (pixels), rotate=30 (degrees)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -39,6 +42,7 @@ class Training:
             if not isinstance(value, int):
                 raise ConfigError(f"training: {name} must be a whole number (got {value!r})")
             require_number("training", name, value, least=1)
+        Augmentation.parse(self.augment)
         require_number("training", "lr", self.lr, above=0)
         require_number("training", "lr_decay", self.lr_decay, above=0)
         if isinstance(self.optimizer, str) and self.optimizer.lower() not in OPTIMIZERS:
@@ -48,6 +52,10 @@ class Training:
             self.make_optimizer(
                 [torch.zeros(2, 2, requires_grad=True)], 1
             )  # refuse bad options now
+
+    @property
+    def augmentation(self) -> Augmentation | None:
+        return Augmentation.parse(self.augment)
 
     def lr_in(self, round: int) -> float:  # noqa: A002
         return self.lr * self.lr_decay ** (round - 1)

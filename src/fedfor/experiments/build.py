@@ -23,6 +23,7 @@ from ..data import (
     shards,
 )
 from ..engines import Training
+from ..engines.augment import require_images
 from ..engines.choose import make_engine
 from ..errors import ConfigError
 from ..models import build_model
@@ -105,6 +106,7 @@ def build_simulation(
     with torch_seeded(config.seed, "init"):
         model = build_model(config.model.name, split.train.x.shape[1:], split.train.classes)
     check_model(model, algorithm, split)
+    require_images(training.augmentation, split.train.x.shape[1:])
     engine = make_engine(
         config.engine,
         model,
@@ -114,6 +116,8 @@ def build_simulation(
         device=device,
         precision=config.precision,
         lanes=config.lanes,
+        compile=config.compile,
+        rounds=config.rounds,
         trainer=shared.trainer,
         sample=(split.train.x[:4], split.train.y[:4]),
     )

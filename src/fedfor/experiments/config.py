@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ..algorithms import SERVER_OPTS, Algorithm, ServerOpt, algorithm, settings
 from ..engines.choose import EngineName
-from ..engines.precision import Precision
+from ..engines.precision import Compile, Precision
 
 
 class Section(BaseModel):
@@ -113,6 +113,9 @@ class TrainingConfig(Section):
     """A class of torch.optim by name; fresh each round."""
     options: dict[str, Any] = {}
     """Its further arguments, such as momentum."""
+    augment: list[str] = []
+    """Changes to training images, drawn anew each time: flip, crop=4 (pixels), rotate=30
+    (degrees)."""
 
 
 class EvaluationConfig(Section):
@@ -136,6 +139,9 @@ class RunConfig(Section):
     it is faster and can train the model."""
     precision: Precision = "fp32"
     """What the vector engine multiplies in: fp32, tf32 or bf16. Weights stay in fp32."""
+    compile: Compile = "auto"
+    """Whether the vector engine compiles its steps on a GPU: auto, always or never. Auto does where
+    the run is long enough to earn back the minute that it takes."""
     lanes: int | None = Field(default=None, ge=1)
     """The most clients that the vector engine trains at once; without it, as many as fit."""
     checkpoint_every: int = Field(default=1, ge=1)

@@ -56,7 +56,7 @@ class RunFolder:
             "torch": torch.__version__,
             "numpy": np.__version__,
             "platform": platform.platform(),
-            "device": _device_name(config.device),
+            "device": device_name(config.device),
             "engine": engine,
         }
         write_json(self.path / "environment.json", environment)
@@ -214,7 +214,7 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     return dumped
 
 
-def _device_name(device: str) -> str:
+def device_name(device: str) -> str:
     if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
         return torch.cuda.get_device_name()
     return f"cpu ({platform.machine()})"

@@ -11,9 +11,10 @@ from ..algorithms import Algorithm, ClientOpt
 from ..algorithms.presets import as_algorithm
 from ..data import Population
 from ..engines import Training
+from ..engines.augment import require_images
 from ..engines.choose import EngineName, make_engine
 from ..engines.fisher import Loss
-from ..engines.precision import Precision
+from ..engines.precision import Compile, Precision
 from ..errors import ConfigError, require_number
 from ..models import build_model
 from ..protocol.local import load_tensors
@@ -64,6 +65,7 @@ def simulate(
     engine: EngineName = "auto",
     precision: Precision = "fp32",
     lanes: int | None = None,
+    compile: Compile = "auto",  # noqa: A002
     evaluate_every: int = 1,
     store: Store | None = None,
     on_round: Callable[[Record], None] = lambda record: None,
@@ -73,8 +75,8 @@ def simulate(
 
     `training_options` are those of `Training`: epochs, batch_size, lr, optimizer, ... The model is
     trained in place. Ten clients are called in each round, or all if there are fewer. `engine` is
-    auto, serial or vector; `precision` (fp32, tf32, bf16) and `lanes`, the most clients trained at
-    once, are the vector engine's.
+    auto, serial or vector; `precision` (fp32, tf32, bf16), `lanes`, the most clients trained at
+    once, and `compile` (auto, always, never) are the vector engine's.
     """
     for name, count in (("rounds", rounds), ("evaluate_every", evaluate_every)):
         require_number("simulate", name, count, least=1)
@@ -87,6 +89,7 @@ def simulate(
         with torch_seeded(seed, "init"):
             model = build_model(model, train.x.shape[1:], train.classes)
     check_model(model, chosen, population.split)
+    require_images(how.augmentation, population.train.x.shape[1:])
     worker = make_engine(
         engine,
         model,
@@ -97,6 +100,8 @@ def simulate(
         build_device(str(device)),
         precision=precision,
         lanes=lanes,
+        compile=compile,
+        rounds=rounds,
         sample=(population.train.x[:4], population.train.y[:4]),
     )
     simulation = Simulation(

@@ -1,5 +1,6 @@
 """The clients that are trained together: where they start, how far they are, what they send."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from ...protocol import Kept, StackedReply
 from ...protocol.local import OWN_LAYERS, require_declared
 from ...randomness import entropy
 from ...tensors import Extras, Tensors
+from ..augment import Augmentation
 from ..engine import StackedResult
 from .fisher import stacked_fisher
 from .lanes import Lane, Schedule
@@ -221,7 +223,10 @@ class Cohort:
 
     def step(self, s: int) -> LocalStep:
         alone = bool((self.schedule.counts[s] == 1).any())
-        return LocalStep(self.model, self.shares, self.schedule.padded(s), alone)
+        # All of it at once: what a run does not ask for is drawn as no change for its clients.
+        images = [a for p in self.parts if (a := p.task.training.augmentation) is not None]
+        augmentation = functools.reduce(Augmentation.__or__, images) if images else None
+        return LocalStep(self.model, self.shares, self.schedule.padded(s), alone, augmentation)
 
     def noise(self, s: int, width: int) -> list[Tensor]:
         """What dropout draws at this step, as each client would if it were trained alone."""

@@ -10,7 +10,7 @@ from ...protocol import Message
 from ...protocol.local import own_layers
 from ..engine import Exam, Job, Score, StackedResult
 from ..fisher import Loss
-from ..precision import Precision
+from ..precision import Compile, Precision
 from ..training import Training
 from .evaluation import evaluate
 from .trainer import Task, Trainer
@@ -37,11 +37,14 @@ class VectorEngine:
         *,
         precision: Precision = "fp32",
         lanes: int | None = None,
+        compile: Compile = "auto",  # noqa: A002
+        rounds: int = 1,
         trainer: Trainer | None = None,
     ) -> None:
         model = model.to(device)
         if trainer is None or not trainer.fits(model):
-            trainer = Trainer(model, loss, torch.device(device), precision, lanes)
+            where = torch.device(device)
+            trainer = Trainer(model, loss, where, precision, lanes, compile, rounds)
         self.trainer = trainer
         self.algorithm, self.training, self.seed = algorithm, training, seed
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ...data.labelled import Rows
 from ...randomness import generator
@@ -22,6 +24,8 @@ class Lane:
     """Its place among the jobs of the task."""
     job: Job
     batches: list[Rows]
+    images: Tensor | None = None
+    """How the images of all batches are to be changed, one after another."""
 
     @property
     def steps(self) -> int:
@@ -31,14 +35,21 @@ class Lane:
 def plan_lane(task: int, place: int, job: Job, training: Training, seed: int, round_: int) -> Lane:
     draw = generator(seed, "batches", round_, job.client)
     positions = plan_batches(len(job.samples), training.batch_size, training.epochs, draw)
-    return Lane(task, place, job, [job.samples.rows[p] for p in positions])
+    images = None
+    if (augmentation := training.augmentation) is not None:
+        images = augmentation.draw(sum(map(len, positions)), seed, round_, job.client)
+    return Lane(task, place, job, [job.samples.rows[p] for p in positions], images)
 
 
 def chunks(lanes: Sequence[Lane], most: int) -> Iterator[list[Lane]]:
-    """At most so many lanes at a time: those with like numbers of steps together, then by task."""
+    """At most so many lanes at a time, in chunks of like size.
+
+    Those with like numbers of steps go together; within a chunk they lie by task.
+    """
     by_steps = sorted(lanes, key=lambda lane: -lane.steps)
-    for start in range(0, len(by_steps), most):
-        yield sorted(by_steps[start : start + most], key=lambda lane: (lane.task, lane.place))
+    size = -(-len(lanes) // -(-len(lanes) // most))
+    for start in range(0, len(by_steps), size):
+        yield sorted(by_steps[start : start + size], key=lambda lane: (lane.task, lane.place))
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,8 @@ class Schedule:
     """[steps, lanes, batch]; padding is row 0 of the data."""
     counts: NDArray[np.int64]
     """[steps, lanes]: the samples that are no padding; 0 once a lane has ended."""
+    images: Tensor | None = None
+    """[steps, lanes, batch, 4]: how images are to be changed, if any are."""
 
     @staticmethod
     def of(lanes: Sequence[Lane]) -> "Schedule":
@@ -56,11 +69,17 @@ class Schedule:
         batch = max(len(b) for lane in lanes for b in lane.batches)
         rows = np.zeros((steps, len(lanes), batch), dtype=np.int64)
         counts = np.zeros((steps, len(lanes)), dtype=np.int64)
+        changed = any(lane.images is not None for lane in lanes)
+        images = torch.zeros(steps, len(lanes), batch, 4, dtype=torch.float64) if changed else None
         for i, lane in enumerate(lanes):
+            done = 0
             for s, b in enumerate(lane.batches):
                 rows[s, i, : len(b)] = b
                 counts[s, i] = len(b)
-        return Schedule(rows, counts)
+                if images is not None and lane.images is not None:
+                    images[s, i, : len(b)] = lane.images[done : done + len(b)]
+                    done += len(b)
+        return Schedule(rows, counts, images)
 
     @property
     def steps(self) -> int:
@@ -79,4 +98,5 @@ class Schedule:
         return np.flatnonzero(self.counts[step] > 0)
 
     def only(self, lanes: NDArray[np.int64]) -> "Schedule":
-        return Schedule(self.rows[:, lanes], self.counts[:, lanes])
+        images = None if self.images is None else self.images[:, lanes]
+        return Schedule(self.rows[:, lanes], self.counts[:, lanes], images)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from ...algorithms.sharing import buffers
 from ...errors import ConfigError
@@ -131,6 +132,12 @@ class StackedModel:
             ) from error
         self.sites = noise.sites
         self.loss.learn(self._alone(x), y)
+
+    def operations(self, x: Tensor) -> float:
+        """Multiplications in the forward of one sample."""
+        with FlopCounterMode(display=False) as counter:
+            self._alone(x[:1])
+        return float(counter.get_total_flops()) / 2
 
     @torch.no_grad()
     def _alone(self, x: Tensor) -> Tensor:

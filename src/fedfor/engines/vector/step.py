@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...algorithms import ClientOpt, Local
 from ...tensors import Tensors
+from ..augment import Augmentation
 from .model import StackedModel
 from .noise import Given, Hashed
 from .update import SgdOptions, sgd_step, with_penalty
@@ -104,13 +105,15 @@ class Batch:
     labels: Tensor
     counts: Tensor
     """How many samples each client has in this batch; the rest of its rows is padding."""
+    images: Tensor | None = None
+    """How the images are to be changed."""
     noise: list[Tensor] = field(default_factory=list)
     keys: Tensor | None = None
     """For noise that is made on the device: a number for each client, and the step."""
     step: Tensor | None = None
 
     def tensors(self) -> Tensors:
-        optional = {"keys": self.keys, "step": self.step}
+        optional = {"images": self.images, "keys": self.keys, "step": self.step}
         named = {"rows": self.rows, "labels": self.labels, "counts": self.counts}
         named |= {name: t for name, t in optional.items() if t is not None}
         return named | {f"noise {i}": t for i, t in enumerate(self.noise)}
@@ -121,6 +124,7 @@ class Batch:
             tensors["rows"],
             tensors["labels"],
             tensors["counts"],
+            tensors.get("images"),
             noise,
             tensors.get("keys"),
             tensors.get("step"),
@@ -136,6 +140,7 @@ class LocalStep:
     padded: bool
     alone: bool
     """Whether some client has a single sample in the batch."""
+    augmentation: Augmentation | None = None
 
     def __call__(self, state: State, terms: Sequence[Term], batch: Batch, x: Tensor) -> None:
         """Change `state` in place. `x` is the whole data set."""
@@ -152,7 +157,7 @@ class LocalStep:
         gradients, buffers, loss = self.model.gradients(
             state.weights,
             state.buffers,
-            x[batch.rows],
+            self._inputs(x, batch),
             batch.labels,
             weight,
             noise,
@@ -163,6 +168,12 @@ class LocalStep:
         for name, buffer in state.buffers.items():
             buffer.copy_(_where(running, buffers[name], buffer))
         state.loss.add_(_where(running, loss, torch.zeros_like(loss)))
+
+    def _inputs(self, x: Tensor, batch: Batch) -> Tensor:
+        if self.augmentation is None or batch.images is None:
+            return x[batch.rows]
+        images = self.augmentation.apply(x[batch.rows.flatten()], batch.images.flatten(0, 1))
+        return images.view(*batch.rows.shape, *images.shape[1:])
 
     def _update(
         self,

@@ -1,5 +1,6 @@
 """Local training of many clients at once, of one run or of several."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from ...randomness import torch_seeded
 from ...tensors import Tensors
 from ..engine import Job, StackedResult, single_sample
 from ..fisher import Loss
-from ..precision import Precision
+from ..precision import Compile, Precision
 from ..training import Training
 from .cohort import Cohort
 from .lanes import Lane, chunks, plan_lane
+from .memory import bytes_a_lane, lanes_on_cpu, lanes_that_fit
 from .model import StackedModel
 from .resident import Resident
 from .runner import Arena, Program
@@ -30,6 +32,14 @@ SHRINK_AT = 0.75
 """The share of a stack that still runs at which those that have ended are taken out of it."""
 
 MOST_ARENAS = 16
+
+ROWS_KEPT = 8
+"""Rows of weights that are held for a client beside a step's own: in two stacks, with extras."""
+
+COMPILE_FROM = 3e14
+"""Multiplications of a whole run from which compiling, a minute or so, is earned back on a GPU."""
+
+log = logging.getLogger("fedfor")
 
 
 @dataclass(frozen=True)
@@ -54,10 +64,13 @@ class Trainer:
         device: torch.device,
         precision: Precision = "fp32",
         lanes: int | None = None,
-        compiled: bool = False,
+        compile: Compile = "auto",  # noqa: A002
+        rounds: int = 1,
     ) -> None:
         self.model = StackedModel(model, loss, device, precision)
-        self.device, self.most_lanes, self.compiled = device, lanes, compiled
+        self.device, self.most_lanes, self.rounds = device, lanes, rounds
+        self.compile = compile
+        self.compiled: bool | None = None
         self.data = Resident(device, self.model.dtype)
         self._checked = False
         self._arenas: dict[object, Arena] = {}
@@ -73,11 +86,71 @@ class Trainer:
         if not lanes:
             return
         self._check(lanes, tasks)
+        self._decide(lanes)
         for of_data in _by_data(lanes):
-            for together in chunks(of_data, self.most_lanes or 64):
-                with self.model.backend(), _seeded(tasks, together, self.device):
-                    results = self._train_together(tasks, together).results(self.data)
-                yield from results
+            for together in chunks(of_data, self.most_lanes or len(lanes)):
+                yield from self._train_or_split(tasks, together)
+
+    def _train_or_split(
+        self, tasks: Sequence[Task], lanes: Sequence[Lane]
+    ) -> Iterator[tuple[int, StackedResult]]:
+        """Train these lanes, or half of them at a time if memory runs out after all."""
+        try:
+            with self.model.backend(), _seeded(tasks, lanes, self.device):
+                results = self._train_together(tasks, lanes).results(self.data)
+        except torch.OutOfMemoryError as error:
+            if len(lanes) == 1:
+                raise ConfigError(
+                    f"client {lanes[0].job.client} alone does not fit into the memory of "
+                    f"{self.device}; lower training.batch_size, or use device = 'cpu'"
+                ) from error
+            results = []
+        if not results:
+            self._arenas.clear()
+            torch.cuda.empty_cache()
+            self.most_lanes = -(-len(lanes) // 2)
+            log.info("vector engine: memory ran out; %d clients at a time", self.most_lanes)
+            for half in chunks(lanes, self.most_lanes):
+                yield from self._train_or_split(tasks, half)
+        yield from results
+
+    def _decide(self, lanes: Sequence[Lane]) -> None:
+        """Once, in the first round: how many clients at a time, and whether to compile."""
+        if self.compiled is not None:
+            return
+        images = sum(len(batch) for lane in lanes for batch in lane.batches)
+        longest = max(lanes, key=lambda lane: max(map(len, lane.batches)))
+        batch = max(longest.batches, key=len)
+        x, y = self.data.batch(longest.job.samples, batch)
+        worth = images * self.rounds * self.model.operations(x) >= COMPILE_FROM
+        self.compiled = self.device.type == "cuda" and (
+            self.compile == "always" or (self.compile == "auto" and worth)
+        )
+        chosen = "as asked for" if self.most_lanes else "as many as fit"
+        if self.most_lanes is None and self.device.type == "cuda":
+            with self.model.backend():
+                a_lane = bytes_a_lane(self.model, x, y, ROWS_KEPT)
+            self.most_lanes = lanes_that_fit(a_lane, self.device)
+            chosen += f", {a_lane / 2**20:.1f} MiB each"
+        elif self.most_lanes is None:
+            self.most_lanes = lanes_on_cpu(self.model, x.numel())
+        log.info(
+            "vector engine: up to %d of %d clients at a time (%s), %s, %s",
+            min(self.most_lanes, len(lanes)),
+            len(lanes),
+            chosen,
+            self.model.precision,
+            "compiled" if self.compiled else "not compiled",
+        )
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What was chosen, for the record."""
+        return {
+            "lanes": self.most_lanes,
+            "precision": self.model.precision,
+            "compiled": self.compiled,
+        }
 
     def fits(self, model: nn.Module) -> bool:
         """Whether this model is like the present one in all that is not trained or sent."""
@@ -149,6 +222,8 @@ class Trainer:
     def _batch(self, cohort: Cohort, batches: Batch, s: int) -> Batch:
         width = cohort.schedule.width(s)
         batch = Batch(batches.rows[s, :, :width], batches.labels[s, :, :width], batches.counts[s])
+        if batches.images is not None:
+            batch.images = batches.images[s, :, :width]
         if self.model.sites and self.device.type == "cpu":
             batch.noise = cohort.noise(s, width)
         elif self.model.sites:
@@ -171,7 +246,10 @@ class Trainer:
         keys = None
         if self.model.sites and self.device.type != "cpu":
             keys = self.data.rows(cohort.noise_keys())
-        return Batch(rows, labels, self.data.rows(cohort.schedule.counts), keys=keys)
+        images = cohort.schedule.images
+        if images is not None:
+            images = images.to(self.device)
+        return Batch(rows, labels, self.data.rows(cohort.schedule.counts), images, keys=keys)
 
     def _arena(self, cohort: Cohort) -> Arena:
         """Where this stack is trained; on a GPU its tensors move into those of the last like it."""
@@ -188,7 +266,7 @@ class Trainer:
     def _program(self, arena: Arena, step: LocalStep, batch: Batch, x: Tensor) -> Program:
         key = (step.padded, step.alone, batch.rows.shape[1], x.data_ptr())
         if key not in arena.programs:
-            arena.programs[key] = Program(step, self.compiled)
+            arena.programs[key] = Program(step, bool(self.compiled))
         return arena.programs[key]
 
 

@@ -49,23 +49,31 @@ class Blocks(NamedTuple):
 # What was fastest on an H200, for kernels of 3 x 3: by direction, bytes of a value, stride and the
 # channels of a pixel of the patch and of the tile.
 _MEASURED = {
-    ("forward", 2, 2, 16, 32): Blocks((1, 1), 128, 32, 64, 48, 4, 3),
+    ("forward", 2, 1, 3, 16): Blocks((2, 2), 128, 64, 64, 48, 4, 1),
+    ("forward", 2, 1, 3, 32): Blocks((1, 1), 128, 32, 32, 27, 4, 1),
+    ("forward", 2, 1, 16, 16): Blocks((1, 2), 64, 32, 64, 64, 4, 4, True),
+    ("forward", 2, 2, 16, 32): Blocks((1, 2), 128, 64, 64, 64, 8, 3),
     ("forward", 2, 2, 32, 64): Blocks((1, 1), 128, 64, 64, 64, 8, 3),
     ("forward", 2, 1, 32, 64): Blocks((1, 2), 128, 128, 64, 64, 8, 3),
     ("forward", 2, 1, 64, 64): Blocks((1, 1), 128, 64, 64, 64, 4, 3),
+    ("input_gradient", 2, 1, 16, 16): Blocks((1, 2), 64, 32, 64, 64, 4, 4, True),
     ("input_gradient", 2, 2, 32, 16): Blocks((2, 2), 128, 64, 64, 64, 4, 3),
     ("input_gradient", 2, 2, 64, 32): Blocks((2, 2), 128, 128, 64, 64, 4, 3),
-    ("input_gradient", 2, 1, 64, 32): Blocks((1, 1), 128, 32, 64, 64, 4, 3),
+    ("input_gradient", 2, 1, 64, 32): Blocks((1, 2), 128, 64, 64, 64, 8, 3),
     ("input_gradient", 2, 1, 64, 64): Blocks((1, 1), 128, 64, 64, 64, 4, 3),
-    ("weight_gradient", 2, 2, 16, 32): Blocks((1, 2), 64, 64, 256, 240, 8, 1),
+    ("weight_gradient", 2, 1, 3, 16): Blocks((2, 2), 128, 64, 64, 48, 4, 1),
+    ("weight_gradient", 2, 1, 3, 32): Blocks((1, 2), 128, 64, 64, 36, 4, 1),
+    ("weight_gradient", 2, 1, 16, 16): Blocks((1, 2), 64, 32, 64, 64, 4, 4, True),
+    ("weight_gradient", 2, 1, 32, 32): Blocks((1, 2), 128, 64, 128, 128, 8, 3, True),
+    ("weight_gradient", 2, 2, 16, 32): Blocks((2, 1), 32, 64, 256, 240, 8, 4),
     ("weight_gradient", 2, 2, 32, 64): Blocks((1, 1), 64, 64, 128, 96, 8, 3),
-    ("weight_gradient", 2, 1, 32, 64): Blocks((1, 2), 32, 128, 128, 128, 8, 3),
-    ("weight_gradient", 2, 1, 64, 64): Blocks((1, 1), 32, 64, 256, 192, 8, 3),
+    ("weight_gradient", 2, 1, 32, 64): Blocks((1, 1), 64, 64, 128, 96, 8, 3, True),
+    ("weight_gradient", 2, 1, 64, 64): Blocks((1, 1), 32, 64, 64, 64, 4, 4, True),
     ("forward", 4, 1, 3, 32): Blocks((1, 1), 128, 32, 32, 27, 4, 3),
-    ("forward", 4, 1, 32, 64): Blocks((1, 1), 128, 64, 64, 64, 4, 3),
-    ("input_gradient", 4, 1, 64, 32): Blocks((1, 1), 64, 32, 64, 64, 4, 1),
-    ("weight_gradient", 4, 1, 3, 32): Blocks((1, 1), 64, 32, 32, 27, 8, 3),
-    ("weight_gradient", 4, 1, 32, 64): Blocks((1, 2), 32, 128, 128, 128, 8, 1),
+    ("forward", 4, 1, 32, 64): Blocks((1, 1), 32, 64, 32, 32, 4, 3, True),
+    ("input_gradient", 4, 1, 64, 32): Blocks((1, 2), 128, 64, 64, 64, 8, 2),
+    ("weight_gradient", 4, 1, 3, 32): Blocks((1, 1), 64, 32, 32, 27, 2, 1),
+    ("weight_gradient", 4, 1, 32, 64): Blocks((1, 1), 16, 64, 32, 32, 4, 3, True),
 }
 
 
@@ -342,7 +350,7 @@ def _correlate_rows_kernel(
                 place = ((2 - i) * KW + KW - 1 - j) * (O * C) + o[None, :] * C + (k % C)[:, None]
             else:
                 place = (i * KW + j) * (C * O) + (k % C)[:, None] * O + o[None, :]
-            weights = weights + (tl.load(w + place, mask=tap, other=0.0),)  # noqa: RUF005
+            weights = weights + (tl.load(w + place, mask=tap, other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
 
     to = y + ((image * (OH * OW) + col) * O)[:, None] + n[None, :]
     to_used = used[:, None] & (n < TILE_W * O)[None, :] & (col[:, None] + q[None, :] < OW)
