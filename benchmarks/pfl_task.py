@@ -138,7 +138,11 @@ class Pfl:
 
 
 def run_fedfor(
-    task: Task, seed: int, rounds: int, on_round: Callable[[int], None] = lambda t: None
+    task: Task,
+    seed: int,
+    rounds: int,
+    compiled: bool = False,
+    on_round: Callable[[int], None] = lambda t: None,
 ) -> nn.Module:
     split = DataSplit(
         LabelledData("cifar10", task.x, task.y, 10),
@@ -154,6 +158,7 @@ def run_fedfor(
         device=task.device,
         engine="vector",
         precision="tf32",
+        compile="always" if compiled else "never",
         evaluate_every=rounds,
         on_round=lambda record: on_round(record["round"]),
         epochs=1,
@@ -187,8 +192,8 @@ class Report:
 class Speed:
     """fedfor's rounds end in a callback, so pfl's windows are put between fedfor's there."""
 
-    def __init__(self, task: Task, report: Report, window: dict[str, int]) -> None:
-        self.task, self.report, self.window = task, report, window
+    def __init__(self, task: Task, report: Report, window: dict[str, int], compiled: bool) -> None:
+        self.task, self.report, self.window, self.compiled = task, report, window, compiled
         self.started = 0.0
         self.pfl: Pfl | None = None
 
@@ -224,7 +229,7 @@ class Speed:
 
         all_windows = count * self.window["fedfor"]
         # One round more: the last ends with an evaluation, which no window should hold.
-        run_fedfor(self.task, 0, WARM_UP + all_windows + 1, on_round)
+        run_fedfor(self.task, 0, WARM_UP + all_windows + 1, self.compiled, on_round)
 
 
 def measure_speed(speed: Speed, windows: int, names: list[str]) -> None:
@@ -262,6 +267,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, metavar="PATH")
     parser.add_argument("--only", choices=CONTESTANTS)
+    parser.add_argument("--compile", action="store_true", help="fedfor's steps, for the windows")
     parser.add_argument("--skip-accuracy", action="store_true")
     chosen = parser.parse_args()
     if (chosen.samples or 0) % IMAGES_PER_USER:
@@ -294,7 +300,7 @@ def main() -> None:
     if chosen.windows:
         given = chosen.window_rounds
         window = dict.fromkeys(CONTESTANTS, given) if given else WINDOW_ROUNDS
-        measure_speed(Speed(task, report, window), chosen.windows, names)
+        measure_speed(Speed(task, report, window, chosen.compile), chosen.windows, names)
     if not chosen.skip_accuracy:
         measure_accuracy(task, report, chosen.rounds, chosen.seeds, names)
 

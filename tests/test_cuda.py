@@ -1,13 +1,35 @@
 """The same runs on a GPU. Skipped, with this word, where there is none."""
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from fedfor.data import Population
+from fedfor.engines import SerialEngine
+from fedfor.engines.precision import Precision
+from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.engines.vector.noise import Hashed
 from fedfor.experiments.folder import RunFolder, sha256
 from fedfor.experiments.run import run_in_folder, start_run
+from fedfor.experiments.simulation import Simulation
+from fedfor.experiments.together import drive_together
+from fedfor.models import resnet20
 
+from .engines.test_vector import (
+    ALGORITHMS,
+    TRAINING,
+    WITH_BATCH_NORM,
+    assert_same,
+    build,
+    norm_cnn,
+    ragged,
+    reference,
+    simulation,
+)
 from .experiments.test_run import config
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -20,18 +42,20 @@ def repeatable() -> None:
     torch.backends.cudnn.deterministic = True
 
 
-def run(path: Path, name: str, device: str) -> RunFolder:
+def run(path: Path, name: str, device: str, engine: str = "serial") -> RunFolder:
     folder = RunFolder(path)
-    start_run(folder, config(name, f"device={device}"))
+    start_run(folder, config(name, f"device={device}", f"engine={engine}"))
     run_in_folder(folder)
     return folder
 
 
+@pytest.mark.parametrize("engine", ["serial", "vector"])
 @pytest.mark.parametrize(
     "name", ["fedfor", "fedprox", "fedcurv", "feddyn", "fedpd", "scaffold+fedbn", "fedfor+fedadam"]
 )
-def test_gpu_and_cpu_agree(tmp_path: Path, name: str) -> None:
-    cpu, gpu = (run(tmp_path / device, name, device) for device in ("cpu", "cuda"))
+def test_gpu_and_cpu_agree(tmp_path: Path, name: str, engine: str) -> None:
+    cpu = run(tmp_path / "cpu", name, "cpu")
+    gpu = run(tmp_path / "gpu", name, "cuda", engine)
     for ours, theirs in zip(gpu.records(), cpu.records(), strict=True):
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=0.02)
         assert ours["accuracy"] == pytest.approx(theirs["accuracy"], abs=0.02)
@@ -39,11 +63,12 @@ def test_gpu_and_cpu_agree(tmp_path: Path, name: str) -> None:
             assert ours[counted] == theirs[counted]
 
 
+@pytest.mark.parametrize("engine", ["serial", "vector"])
 @pytest.mark.parametrize("name", ["fedfor", "scaffold", "fedadam", "fedbn"])
-def test_resume_is_to_the_bit(tmp_path: Path, name: str) -> None:
-    unbroken = run(tmp_path / "unbroken", name, "cuda")
+def test_resume_is_to_the_bit(tmp_path: Path, name: str, engine: str) -> None:
+    unbroken = run(tmp_path / "unbroken", name, "cuda", engine)
     folder = RunFolder(tmp_path / "broken")
-    start_run(folder, config(name, "device=cuda"))
+    start_run(folder, config(name, "device=cuda", f"engine={engine}"))
 
     def interrupt(record: dict[str, object]) -> None:
         if record["round"] == 3:
@@ -53,3 +78,64 @@ def test_resume_is_to_the_bit(tmp_path: Path, name: str) -> None:
         run_in_folder(folder, interrupt)
     run_in_folder(folder)
     assert sha256(folder.model_path) == sha256(unbroken.model_path)
+
+
+def sweep_on_gpu(names: Sequence[str], clients: Population, **options: Any) -> list[Simulation]:
+    """Three rounds in float64, which our own kernels do not do: all else is as in any run."""
+    device = torch.device("cuda")
+    model = build(norm_cnn).to(device)
+    trainer = Trainer(model, torch.nn.functional.cross_entropy, device, **options)
+    shared = functools.partial(VectorEngine, trainer=trainer, device=device)
+    runs = [simulation(shared, build(norm_cnn), name, TRAINING, clients) for name in names]
+    for _ in range(3):
+        drive_together([r.steps() for r in runs], lambda i, r: None)
+    return runs
+
+
+@pytest.mark.parametrize("lanes", [None, 5], ids=["whole", "chunked"])
+def test_captured_sweeps_are_the_serial_engine_on_a_cpu(lanes: int | None) -> None:
+    """Ragged clients, padding, stacks that shrink."""
+    names = ALGORITHMS + WITH_BATCH_NORM
+    for name, run in zip(names, sweep_on_gpu(names, ragged(), lanes=lanes), strict=True):
+        assert_same(run, reference(norm_cnn, name)[0])
+
+
+def test_compiled_sweeps_are_the_serial_engine_on_a_cpu() -> None:
+    names, clients = ("fedavg", "fedfor", "scaffold", "fedfor+fedbn"), ragged((14,) * 6)
+    for name, run in zip(names, sweep_on_gpu(names, clients, compile="always"), strict=True):
+        theirs = simulation(SerialEngine, build(norm_cnn), name, TRAINING, clients)
+        for _ in range(3):
+            theirs.round()
+        assert_same(run, theirs)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_our_kernels_in_a_whole_round(precision: Precision) -> None:
+    """ResNet20 in lower precision: one round stays near the round in float64."""
+    tolerance = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2}[precision]
+    model = build(resnet20)
+    exact = simulation(SerialEngine, model, "fedavg", TRAINING, ragged())
+    vector = functools.partial(VectorEngine, device="cuda", precision=precision)
+    ours = simulation(vector, model.float(), "fedavg", TRAINING, ragged())
+    start = {name: w.clone() for name, w in exact.server.params.items()}
+    exact.round()
+    ours.round()
+    moved = torch.cat([(exact.server.params[n] - w).flatten() for n, w in start.items()])
+    off = torch.cat(
+        [(ours.server.params[n].cpu() - w).flatten() for n, w in exact.server.params.items()]
+    )
+    assert float(off.norm() / moved.norm()) < tolerance
+
+
+def test_dropout_depends_on_nobody_else() -> None:
+    """A client gets the same noise whoever is trained beside it, and other noise each step."""
+    keys = torch.tensor([5, 6, 7], device="cuda")
+    x = torch.ones(3, 200, 50, device="cuda")
+    step = torch.tensor(3, device="cuda")
+    together = Hashed(keys, step).draw(x, 0.3, (50,))
+    alone = Hashed(keys[1:2], step).draw(x[1:2], 0.3, (50,))
+    assert torch.equal(together[1:2], alone)
+    assert together.mean().item() == pytest.approx(1, abs=0.02)
+    assert (together == 0).float().mean().item() == pytest.approx(0.3, abs=0.01)
+    other = Hashed(keys, step + 1).draw(x, 0.3, (50,))
+    assert (together == other).float().mean().item() == pytest.approx(0.58, abs=0.02)

@@ -53,3 +53,8 @@ def first_not_finite(tensors: Tensors) -> str | None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             return name
     return None
+
+
+def wide(tensor: Tensor) -> torch.dtype:
+    """What to sum such tensors in."""
+    return torch.float32 if tensor.device.type == "mps" else torch.float64

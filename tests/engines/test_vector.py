@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from fedfor.algorithms import Algorithm, algorithm
-from fedfor.data import ConceptShift, DataSplit, LabelledData, Partition, Population
+from fedfor.data import DataSplit, LabelledData, Partition, Population
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.vector import Trainer, VectorEngine
 from fedfor.experiments.simulation import Record, Simulation

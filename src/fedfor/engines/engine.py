@@ -24,6 +24,9 @@ class Job:
         return self.kept if self.fetch is None else self.fetch(self.client)
 
 
+Ahead = Callable[[], Sequence[Job]]
+
+
 @dataclass(frozen=True)
 class Result:
     client: int
@@ -72,8 +75,13 @@ class Engine(Protocol):
 
     name: ClassVar[str]
 
-    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[Result | StackedResult]:
-        """The results of all jobs, each as soon as it is there."""
+    def train(
+        self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None
+    ) -> Iterator[Result | StackedResult]:
+        """The results of all jobs, each as soon as it is there.
+
+        An engine whose device works by itself may meanwhile ask for the jobs of the next round.
+        """
         ...
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Score]: ...

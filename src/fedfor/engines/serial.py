@@ -16,7 +16,7 @@ from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
 from ..randomness import generator, torch_seeded
 from ..tensors import Tensors
 from .batches import plan_batches
-from .engine import Exam, Job, Result, Score, single_sample
+from .engine import Ahead, Exam, Job, Result, Score, single_sample
 from .fisher import Loss, fisher_diagonal
 from .training import Training
 
@@ -44,7 +44,9 @@ class SerialEngine:
         # Where a new client's own layers start: the initial model's, not the last client's.
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
 
-    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[Result]:
+    def train(
+        self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None
+    ) -> Iterator[Result]:
         for job in jobs:
             yield self.client_update(message, job)
 

@@ -12,6 +12,7 @@ from torch import nn
 from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
+from ..engines.engine import Ahead
 from ..errors import ConfigError, DivergedError
 from ..protocol import Message, Server
 from ..tensors import first_not_finite
@@ -41,6 +42,7 @@ class Simulation:
         self.engine, self.cohort, self.seed = engine, cohort, seed
         self.server = Server(algorithm, model, population.size)
         self.store: Store = MemoryStore() if store is None else store
+        self._ahead: tuple[int, list[Job]] | None = None
         for client in self._clients(1):  # refuse an impossible cohort or empty clients now
             population.samples(client, 1)
 
@@ -68,7 +70,7 @@ class Simulation:
             for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
                 self.store.put(client, kept)
 
-        yield Train(self.engine, message, self._jobs(t, clients), take)
+        yield Train(self.engine, message, self._jobs(t, clients), take, self._look_ahead(t + 1))
         record["disagreement"] = self.server.finish(replies, self.training.lr_in(t))
         self._check_finite(t)
         record["train_loss"] = float(record["train_loss"]) / len(clients)
@@ -84,8 +86,19 @@ class Simulation:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
 
     def _jobs(self, t: int, clients: Iterable[int]) -> Iterator[Job]:
+        if self._ahead is not None and self._ahead[0] == t:
+            return iter(self._ahead[1])
         fetch = None if self.algorithm.stateless else self.store.get
         return (Job(k, self.population.samples(k, t), fetch=fetch) for k in clients)
+
+    def _look_ahead(self, t: int) -> Ahead:
+        """Prepares a round's jobs while another is still trained, and keeps them until then."""
+
+        def jobs() -> list[Job]:
+            self._ahead = t, list(self._jobs(t, self._clients(t)))
+            return self._ahead[1]
+
+        return jobs
 
     def _check(self, result: StackedResult, message: Message) -> None:
         name, up = self.algorithm.client.name, self.algorithm.client.up

@@ -85,7 +85,7 @@ def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
         assert isinstance(work, Train)
         assert isinstance(work.engine, VectorEngine)
         try:
-            tasks.append(work.engine.task(work.message, work.jobs))
+            tasks.append(work.engine.task(work.message, work.jobs, work.ahead))
             takes.append((run, work.take))
         except FedforError as error:
             run.error = error

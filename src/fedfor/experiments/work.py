@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..engines import Engine, Exam, Job, Result, StackedResult
+from ..engines.engine import Ahead
 from ..errors import FedforError
 from ..protocol import Message
 
@@ -18,6 +19,8 @@ class Train:
     jobs: Iterable[Job]
     take: Callable[[Result | StackedResult], None]
     """Gets each result as soon as it is there."""
+    ahead: Ahead | None = None
+    """The jobs of the next round, for an engine that has time to look at them."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,6 @@ def do(work: Work) -> Any:
     """With the engine that it is asked of."""
     if isinstance(work, Evaluate):
         return work.engine.evaluate(work.exams)
-    for result in work.engine.train(work.message, work.jobs):
+    for result in work.engine.train(work.message, work.jobs, work.ahead):
         work.take(result)
     return None

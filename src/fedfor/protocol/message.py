@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes
+from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes, wide
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,16 @@ class StackedReply:
         )
 
     def first_not_finite(self) -> tuple[int, str] | None:
-        """The first client with NaN or infinity, and where; one question to the device if none."""
+        """The first client with NaN or infinity, and where; one question to the device if none.
+
+        A sum is finite only if all that it is of are, and takes one pass over the tensors.
+        """
         sets = [self.model, *self.extras.values()]
         tensors = [t for ts in sets for t in ts.values() if t.is_floating_point()]
-        if bool(torch.stack([torch.isfinite(t).all() for t in tensors]).all()):
+        if bool(torch.isfinite(torch.stack([t.sum(dtype=wide(t)) for t in tensors])).all()):
             return None
         each = ((place, self.one(place).not_finite()) for place in range(len(self)))
-        return next((place, where) for place, where in each if where is not None)
+        return next(((place, where) for place, where in each if where is not None), None)
 
     def first_problem(
         self, message: Message, expected_extras: tuple[str, ...]

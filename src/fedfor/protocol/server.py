@@ -9,7 +9,7 @@ from ..algorithms import Algorithm, ClientOpt, Cohort
 from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError
-from ..tensors import Extras, Tensors, copies
+from ..tensors import Extras, Tensors, copies, wide
 from .message import Message, Reply, StackedReply
 
 
@@ -185,12 +185,8 @@ def _distances(start: Tensors, ends: Tensors) -> Tensor:
         else (ends[name] - w).abs()
         for name, w in start.items()
     ]
-    lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(_wide(moves[0])), dim=0)
+    lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(wide(moves[0])), dim=0)
     return lengths
-
-
-def _wide(tensor: Tensor) -> torch.dtype:
-    return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
 AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
@@ -220,12 +216,12 @@ class _Sums:
 
 
 def _weighted_sum(stacked: Tensor, weights: Sequence[float]) -> Tensor:
-    wide = _wide(stacked)
+    dtype = wide(stacked)
     if all(weight == 1 for weight in weights):
-        return stacked.sum(dim=0, dtype=wide)
-    total = torch.zeros(stacked.shape[1:], dtype=wide, device=stacked.device)
-    scale = torch.tensor(weights, dtype=wide, device=stacked.device)
+        return stacked.sum(dim=0, dtype=dtype)
+    total = torch.zeros(stacked.shape[1:], dtype=dtype, device=stacked.device)
+    scale = torch.tensor(weights, dtype=dtype, device=stacked.device)
     for start in range(0, len(stacked), AT_A_TIME):
         some, of_them = (t[start : start + AT_A_TIME] for t in (stacked, scale))
-        total += (some.to(wide) * of_them.view(-1, *(1,) * total.ndim)).sum(dim=0)
+        total += (some.to(dtype) * of_them.view(-1, *(1,) * total.ndim)).sum(dim=0)
     return total

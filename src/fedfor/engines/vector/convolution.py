@@ -23,7 +23,8 @@ def stacked_convolution(
 ) -> Tensor:
     """x [clients, batch, channels, ...] with w [clients, out, channels, ...]."""
     plain = w.ndim == 5 and groups == 1 and not isinstance(padding, str)
-    if x.is_cuda and plain and _pair(dilation) == (1, 1) and _kernels() is not None:
+    ours = x.is_cuda and plain and x.dtype != torch.float64 and _pair(dilation) == (1, 1)
+    if ours and _kernels() is not None:
         return _with_own_kernels(x, w, b, _pair(stride), _pair(padding), tf32)
     if x.device.type == "cpu" and plain and x.shape[2] <= FEW_CHANNELS and not x.requires_grad:
         return _as_patches(x, w, b, stride, padding, dilation)

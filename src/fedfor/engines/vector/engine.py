@@ -8,7 +8,7 @@ from ...algorithms import Algorithm
 from ...algorithms.sharing import stays_local
 from ...protocol import Message
 from ...protocol.local import own_layers
-from ..engine import Exam, Job, Score, StackedResult
+from ..engine import Ahead, Exam, Job, Score, StackedResult
 from ..fisher import Loss
 from ..precision import Compile, Precision
 from ..training import Training
@@ -55,13 +55,15 @@ class VectorEngine:
         if SgdOptions.of(self.training) is None:
             make_optimizer(self.training, torch.zeros(1, 1), 1)
 
-    def train(self, message: Message, jobs: Iterable[Job]) -> Iterator[StackedResult]:
-        for _, result in self.trainer.train([self.task(message, jobs)]):
+    def train(
+        self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None
+    ) -> Iterator[StackedResult]:
+        for _, result in self.trainer.train([self.task(message, jobs, ahead)]):
             yield result
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Score]:
         return evaluate(self.trainer, [(exam, self.initial_own) for exam in exams])
 
-    def task(self, message: Message, jobs: Iterable[Job]) -> Task:
+    def task(self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None) -> Task:
         """What this run wants trained, for a trainer that trains several runs together."""
         return Task(self.algorithm, self.training, self.seed, self.initial_own, message, list(jobs))

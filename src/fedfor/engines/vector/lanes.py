@@ -93,6 +93,11 @@ class Schedule:
         """Whether any lane has fewer samples than the largest batch of this step."""
         return bool((self.counts[step] != self.counts[step].max()).any())
 
+    def times(self, step: int) -> int:
+        """How many steps from this one on are of its shape."""
+        shape = self.width(step), self.padded(step)
+        return sum((self.width(s), self.padded(s)) == shape for s in range(step, self.steps))
+
     def running(self, step: int) -> NDArray[np.int64]:
         """The lanes that have not ended."""
         return np.flatnonzero(self.counts[step] > 0)

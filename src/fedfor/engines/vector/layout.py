@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from ...algorithms.sharing import Sharing, stays_local, trainable
 from ...tensors import Tensors
 
+LARGE = 2**18
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -37,6 +39,22 @@ class Layout:
         self._without_batch_norm = sum(
             slot.stop - slot.start for name, slot in self.slots.items() if name not in own
         )
+
+    def segments(self) -> list[tuple[int, int, list[str]]]:
+        """Columns that are updated together: large parameters each alone, small ones side by side.
+
+        Gathering the gradients of small ones into one matrix saves many small steps; copying those
+        of large ones there would cost more than it saves.
+        """
+        found: list[tuple[int, int, list[str]]] = []
+        for name, slot in self.slots.items():
+            large = slot.stop - slot.start >= LARGE
+            if found and not large and found[-1][1] - found[-1][0] < LARGE:
+                start, _, names = found.pop()
+                found.append((start, slot.stop, [*names, name]))
+            else:
+                found.append((slot.start, slot.stop, [name]))
+        return found
 
     def shared_width(self, sharing: Sharing) -> int:
         return self.width if sharing == "everything" else self._without_batch_norm

@@ -33,6 +33,8 @@ class StackedModel:
         self.like = torch.empty(0, dtype=self.dtype, device=device)
         self.sites: list[Site] = []
         self.unused: tuple[str, ...] = ()
+        self.draws = True
+        """Whether the forward draws at random by other ways than dropout."""
 
     def gradients(
         self,
@@ -120,6 +122,7 @@ class StackedModel:
         row = self.layout.row(dict(self.model.named_parameters()), self.like).detach()
         held = {n: torch.stack([b, b]) for n, b in buffers(self.model).items()}
         noise = Recorded()
+        before = self._random_state()
         try:
             self.gradients(
                 torch.stack([row, row]), held, torch.stack([x, x]), torch.stack([y, y]), None, noise
@@ -131,7 +134,13 @@ class StackedModel:
                 "use engine = 'serial'"
             ) from error
         self.sites = noise.sites
+        self.draws = not torch.equal(before, self._random_state())
         self.loss.learn(self._alone(x), y)
+
+    def _random_state(self) -> Tensor:
+        if self.device.type == "cuda":
+            return torch.cuda.get_rng_state(self.device)
+        return torch.get_rng_state()
 
     def operations(self, x: Tensor) -> float:
         """Multiplications in the forward of one sample."""

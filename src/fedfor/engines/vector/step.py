@@ -1,7 +1,7 @@
 """One local step of many clients: W <- W - eta (grad L_k + what the ClientOpt adds)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -89,6 +89,16 @@ class Term:
     def only(self, clients: Tensor) -> "Term":
         """For some of the clients."""
         return self.of(self.tensors() | {n: t[clients] for n, t in self._of_clients().items()})
+
+    def columns(self, columns: slice) -> "Term":
+        """For some of the weights."""
+
+        def some(tensors: Tensors) -> Tensors:
+            return {name: t[:, columns] for name, t in tensors.items()}
+
+        return replace(
+            self, start=self.start[:, columns], down=some(self.down), kept=some(self.kept)
+        )
 
     @property
     def extras(self) -> Tensors:
@@ -184,20 +194,23 @@ class LocalStep:
         running: Tensor | None,
     ) -> None:
         rows = slice(share.start, share.stop)
-        w = state.weights[rows]
-        gradient = torch.cat([g[rows].flatten(1) for g in gradients.values()], dim=1)
-        gradient = with_penalty(share.client, gradient, w, term.start, term.extras, term.local)
-        if share.sgd is None:
-            assert state.gradients is not None
-            state.gradients[rows] = gradient
-            return
-        momentum = None
-        if share.sgd.momentum and state.momentum is not None:
-            momentum = state.momentum[rows]
-        move = sgd_step(w, gradient, momentum, term.lr, share.sgd)
-        if running is not None:
-            move = torch.where(running[rows, None], move, torch.zeros_like(move))
-        w.sub_(move)
+        for start, stop, names in self.model.layout.segments():
+            columns = slice(start, stop)
+            w = state.weights[rows, columns]
+            parts = [gradients[name][rows].flatten(1) for name in names]
+            gradient = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+            gradient = with_penalty(share.client, gradient, w, term.columns(columns))
+            if share.sgd is None:
+                assert state.gradients is not None
+                state.gradients[rows, columns] = gradient
+                continue
+            momentum = None
+            if share.sgd.momentum and state.momentum is not None:
+                momentum = state.momentum[rows, columns]
+            move = sgd_step(w, gradient, momentum, term.lr, share.sgd)
+            if running is not None:
+                move = torch.where(running[rows, None], move, torch.zeros_like(move))
+            w.sub_(move)
 
 
 def _where(running: Tensor | None, new: Tensor, old: Tensor) -> Tensor:

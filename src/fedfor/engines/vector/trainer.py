@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from ...algorithms import Algorithm
 from ...algorithms.sharing import buffers, trainable
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, FedforError
 from ...protocol import Message
 from ...randomness import torch_seeded
 from ...tensors import Tensors
-from ..engine import Job, StackedResult, single_sample
+from ..engine import Ahead, Job, StackedResult, single_sample
 from ..fisher import Loss
 from ..precision import Compile, Precision
 from ..training import Training
@@ -52,6 +52,12 @@ class Task:
     initial_own: Tensors
     message: Message
     jobs: Sequence[Job]
+    ahead: Ahead | None = None
+
+    def lanes(self, place: int, jobs: Sequence[Job], round_: int) -> list[Lane]:
+        return [
+            plan_lane(place, i, job, self.training, self.seed, round_) for i, job in enumerate(jobs)
+        ]
 
 
 class Trainer:
@@ -71,33 +77,55 @@ class Trainer:
         self.device, self.most_lanes, self.rounds = device, lanes, rounds
         self.compile = compile
         self.compiled: bool | None = None
+        self._work = 0.0
         self.data = Resident(device, self.model.dtype)
         self._checked = False
         self._arenas: dict[object, Arena] = {}
+        self._planned: dict[object, list[Lane]] = {}
         self._numbers: Tensor | None = None
 
     def train(self, tasks: Sequence[Task]) -> Iterator[tuple[int, StackedResult]]:
         """For each task, by its place, the results of some of its clients, until all are done."""
-        lanes = [
-            plan_lane(i, place, job, task.training, task.seed, task.message.round)
-            for i, task in enumerate(tasks)
-            for place, job in enumerate(task.jobs)
-        ]
+        lanes = [lane for i, task in enumerate(tasks) for lane in self._lanes(i, task)]
         if not lanes:
             return
         self._check(lanes, tasks)
         self._decide(lanes)
+        left = len(lanes)
         for of_data in _by_data(lanes):
             for together in chunks(of_data, self.most_lanes or len(lanes)):
-                yield from self._train_or_split(tasks, together)
+                left -= len(together)
+                yield from self._train_or_split(tasks, together, last=left == 0)
+
+    def _lanes(self, place: int, task: Task) -> list[Lane]:
+        """What each client does at each step, as it was planned ahead if it was."""
+        planned = self._planned.pop((task.seed, task.message.round, id(task.training)), [])
+        if len(planned) == len(task.jobs) and all(
+            lane.job is job and lane.task == place
+            for lane, job in zip(planned, task.jobs, strict=True)
+        ):
+            return planned
+        return task.lanes(place, task.jobs, task.message.round)
+
+    def _plan_ahead(self, tasks: Sequence[Task]) -> None:
+        """The next round, while the GPU still works on this one."""
+        self._planned.clear()
+        for i, task in enumerate(tasks):
+            round_ = task.message.round + 1
+            if task.ahead is not None:
+                with suppress(FedforError):  # what is wrong there is said in its turn
+                    lanes = task.lanes(i, task.ahead(), round_)
+                    self._planned[task.seed, round_, id(task.training)] = lanes
 
     def _train_or_split(
-        self, tasks: Sequence[Task], lanes: Sequence[Lane]
+        self, tasks: Sequence[Task], lanes: Sequence[Lane], last: bool
     ) -> Iterator[tuple[int, StackedResult]]:
         """Train these lanes, or half of them at a time if memory runs out after all."""
         try:
-            with self.model.backend(), _seeded(tasks, lanes, self.device):
+            with self.model.backend(), self._seeded(tasks, lanes):
                 results = self._train_together(tasks, lanes).results(self.data)
+            if last and self.device.type == "cuda":
+                self._plan_ahead(tasks)
         except torch.OutOfMemoryError as error:
             if len(lanes) == 1:
                 raise ConfigError(
@@ -111,7 +139,7 @@ class Trainer:
             self.most_lanes = -(-len(lanes) // 2)
             log.info("vector engine: memory ran out; %d clients at a time", self.most_lanes)
             for half in chunks(lanes, self.most_lanes):
-                yield from self._train_or_split(tasks, half)
+                yield from self._train_or_split(tasks, half, last=False)
         yield from results
 
     def _decide(self, lanes: Sequence[Lane]) -> None:
@@ -122,10 +150,8 @@ class Trainer:
         longest = max(lanes, key=lambda lane: max(map(len, lane.batches)))
         batch = max(longest.batches, key=len)
         x, y = self.data.batch(longest.job.samples, batch)
-        worth = images * self.rounds * self.model.operations(x) >= COMPILE_FROM
-        self.compiled = self.device.type == "cuda" and (
-            self.compile == "always" or (self.compile == "auto" and worth)
-        )
+        self._work = self.rounds * self.model.operations(x)
+        self.compiled = self._worth_compiling(images)
         chosen = "as asked for" if self.most_lanes else "as many as fit"
         if self.most_lanes is None and self.device.type == "cuda":
             with self.model.backend():
@@ -143,6 +169,12 @@ class Trainer:
             "compiled" if self.compiled else "not compiled",
         )
 
+    def _worth_compiling(self, images: float) -> bool:
+        """Whether a program that trains so many images a round earns back the time it takes."""
+        if self.device.type != "cuda" or self.compile == "never":
+            return False
+        return self.compile == "always" or images * self._work >= COMPILE_FROM
+
     @property
     def about(self) -> dict[str, object]:
         """What was chosen, for the record."""
@@ -151,6 +183,14 @@ class Trainer:
             "precision": self.model.precision,
             "compiled": self.compiled,
         }
+
+    def _seeded(self, tasks: Sequence[Task], lanes: Sequence[Lane]) -> AbstractContextManager[None]:
+        """For whatever else a model draws in its forward: the same for the same clients."""
+        if not self.model.draws:
+            return nullcontext()
+        first, task = lanes[0], tasks[lanes[0].task]
+        at = (task.seed, "stack", task.message.round, first.job.client)
+        return torch_seeded(*at, self.device)
 
     def fits(self, model: nn.Module) -> bool:
         """Whether this model is like the present one in all that is not trained or sent."""
@@ -193,7 +233,7 @@ class Trainer:
             batch = self._batch(cohort, batches, s)
             step = cohort.step(s)
             try:
-                program = self._program(arena, step, batch, x)
+                program = self._program(arena, step, batch, x, cohort, s)
                 program(cohort.state, cohort.terms, batch, x, arena.fixed)
             except ValueError as error:
                 raise _told(error, cohort, s) from error
@@ -263,10 +303,13 @@ class Trainer:
         cohort.move_to(*arena.take(cohort.state, cohort.terms))
         return arena
 
-    def _program(self, arena: Arena, step: LocalStep, batch: Batch, x: Tensor) -> Program:
+    def _program(
+        self, arena: Arena, step: LocalStep, batch: Batch, x: Tensor, cohort: Cohort, s: int
+    ) -> Program:
         key = (step.padded, step.alone, batch.rows.shape[1], x.data_ptr())
         if key not in arena.programs:
-            arena.programs[key] = Program(step, bool(self.compiled))
+            images = batch.rows.numel() * cohort.schedule.times(s)
+            arena.programs[key] = Program(step, self._worth_compiling(images))
         return arena.programs[key]
 
 
@@ -280,14 +323,6 @@ def _by_data(lanes: Sequence[Lane]) -> list[list[Lane]]:
     for lane in lanes:
         sets.setdefault(id(lane.job.samples.data), []).append(lane)
     return list(sets.values())
-
-
-def _seeded(
-    tasks: Sequence[Task], lanes: Sequence[Lane], device: torch.device
-) -> AbstractContextManager[None]:
-    """For whatever else a model draws in its forward: the same in every run of the same chunk."""
-    first, task = lanes[0], tasks[lanes[0].task]
-    return torch_seeded(task.seed, "stack", task.message.round, first.job.client, device)
 
 
 def _told(error: ValueError, cohort: Cohort, step: int) -> Exception:

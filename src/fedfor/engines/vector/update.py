@@ -1,14 +1,18 @@
 """The weights' step, for all clients of a run at once."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ...algorithms import ClientOpt, Local
+from ...algorithms import ClientOpt
 from ...errors import ConfigError
 from ..training import Training
+
+if TYPE_CHECKING:
+    from .step import Term
 
 ELEMENTWISE = (
     "ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax",
@@ -59,23 +63,19 @@ def make_optimizer(training: Training, weights: Tensor, round_: int) -> Optimize
     return optimizer
 
 
-def with_penalty(
-    client: ClientOpt,
-    gradient: Tensor,
-    w: Tensor,
-    start: Tensor,
-    extras: dict[str, Tensor],
-    local: Local,
-) -> Tensor:
+def with_penalty(client: ClientOpt, gradient: Tensor, w: Tensor, term: "Term") -> Tensor:
     """The gradient and what the ClientOpt adds to its front part, which is shared."""
-    shared = start.shape[-1]
-    added = client.added_gradient(w[:, :shared], start, extras, local)
+    shared = term.start.shape[-1]
+    if shared == 0:
+        return gradient
+    front = w[:, :shared]
+    added = client.added_gradient(front, term.start, term.extras, term.local)
     if added is None:
         return gradient
-    if added.shape != w[:, :shared].shape:
+    if added.shape != front.shape:
         raise ConfigError(
             f"{client.name}: added_gradient gave shape {tuple(added.shape)} for weights of shape "
-            f"{tuple(w[:, :shared].shape)}"
+            f"{tuple(front.shape)}"
         )
     if shared == gradient.shape[1]:
         return gradient + added
