@@ -100,6 +100,7 @@ def test_captured_sweeps_are_the_serial_engine_on_a_cpu(lanes: int | None) -> No
         assert_same(run, reference(norm_cnn, name)[0])
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own making
 def test_compiled_sweeps_are_the_serial_engine_on_a_cpu() -> None:
     names, clients = ("fedavg", "fedfor", "scaffold", "fedfor+fedbn"), ragged((14,) * 6)
     for name, run in zip(names, sweep_on_gpu(names, clients, compile="always"), strict=True):

@@ -48,11 +48,12 @@ def unflatten(tensors: Tensors) -> Extras:
 
 
 def first_not_finite(tensors: Tensors) -> str | None:
-    """The name of a tensor that holds NaN or infinity, if one does."""
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            return name
-    return None
+    """The name of a tensor that holds NaN or infinity, if one does. The device is asked once."""
+    names = [name for name, t in tensors.items() if t.is_floating_point()]
+    if not names:
+        return None
+    finite = torch.stack([torch.isfinite(tensors[name]).all() for name in names]).tolist()
+    return next((name for name, is_so in zip(names, finite, strict=True) if not is_so), None)
 
 
 def wide(tensor: Tensor) -> torch.dtype:

@@ -103,7 +103,7 @@ def everything(run: Simulation) -> Tensors:
         kept = run.store.get(client)
         for extra, tensors in (kept.extras if kept else {}).items():
             found |= {f"client {client}/{extra}/{name}": t for name, t in tensors.items()}
-    return found
+    return {name: t.cpu() for name, t in found.items()}
 
 
 def assert_same(ours: Simulation, theirs: Simulation, tolerance: float = 1e-9) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from ..algorithms import Algorithm
 from ..errors import ConfigError, require_choice
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from .vector import Trainer, VectorEngine
 
 EngineName = Literal["auto", "serial", "vector"]
+
+MOST_WEIGHTS = 150_000
+MOST_PRODUCTS = 20_000_000
+"""In a layer, on average, up to which a stack is faster on a CPU; products are of a whole batch."""
 
 
 def check_precision(precision: str, compile: str) -> tuple[Precision, Compile]:  # noqa: A002
@@ -53,7 +58,10 @@ def make_engine(
     def serial() -> SerialEngine:
         return SerialEngine(model, algorithm, training, seed, loss, where)
 
-    if name == "serial" or (where.type == "cpu" and not faster_together_on_cpu(model)):
+    together = where.type != "cpu" or faster_together_on_cpu(
+        model, training, None if sample is None else sample[0]
+    )
+    if name == "serial" or not together:
         return serial()
     from .vector import VectorEngine  # imported late: it loads much that serial runs need not
 
@@ -81,5 +89,25 @@ def make_engine(
     return vector
 
 
-def faster_together_on_cpu(model: nn.Module) -> bool:
-    return not any(isinstance(m, nn.modules.conv._ConvNd) for m in model.modules())
+def faster_together_on_cpu(model: nn.Module, training: Training, x: Tensor | None) -> bool:
+    """Whether a stack of clients is faster on a CPU than one client after another.
+
+    It is where a layer's work on a batch is small beside what calling it takes, and its weights fit
+    a core's cache: `fedfor bench` shows both sides. Never decided by the clock: the same run must
+    give the same numbers.
+    """
+    layers = sum(1 for m in model.modules() if any(True for _ in m.parameters(recurse=False)))
+    weights = sum(p.numel() for p in model.parameters())
+    if weights > MOST_WEIGHTS * layers:
+        return False
+    if x is None:
+        return True
+    was_training = model.training
+    try:
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            like = next(model.parameters(), x)
+            model.eval()(x[:1].to(like.device, like.dtype if x.is_floating_point() else x.dtype))
+    finally:
+        model.train(was_training)
+    products = counter.get_total_flops() / 2 * training.batch_size
+    return bool(products <= MOST_PRODUCTS * layers)

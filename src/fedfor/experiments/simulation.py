@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
@@ -15,7 +15,7 @@ from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..engines.engine import Ahead
 from ..errors import ConfigError, DivergedError
 from ..protocol import Message, Server
-from ..tensors import first_not_finite
+from ..tensors import first_not_finite, wide
 from .store import MemoryStore, Store
 from .work import Evaluate, Steps, Train, drive
 
@@ -63,8 +63,9 @@ class Simulation:
 
         def take(result: Result | StackedResult) -> None:
             stacked = result.stacked()
-            self._check(stacked, message)
-            replies.add(stacked.reply, checked=True)
+            self._check_fits(stacked, message)
+            moved = replies.add(stacked.reply, checked=True)
+            self._check_replies(stacked, moved, t)
             record["up"] += stacked.reply.nbytes
             record["train_loss"] += stacked.losses.sum(dtype=torch.float64)
             for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
@@ -100,13 +101,20 @@ class Simulation:
 
         return jobs
 
-    def _check(self, result: StackedResult, message: Message) -> None:
+    def _check_fits(self, result: StackedResult, message: Message) -> None:
         name, up = self.algorithm.client.name, self.algorithm.client.up
         if (misfit := result.reply.one(0).misfit(message, up)) is not None:
             raise ConfigError(f"{name}: the reply of client {result.clients[0]}: {misfit}")
+
+    def _check_replies(self, result: StackedResult, moved: Tensor, t: int) -> None:
+        """Refuse NaN and infinity. One question to the device if there is none."""
+        others = [result.reply.buffers(self.server.params), *result.reply.extras.values()]
+        sums = [x.sum(dtype=wide(x)) for ts in others for x in ts.values() if x.is_floating_point()]
+        if bool(torch.isfinite(torch.stack([moved.sum(), *(s.to(moved) for s in sums)])).all()):
+            return
         if (broken := result.reply.first_not_finite()) is not None:
             place, where = broken
-            raise self._diverged(message.round, f"client {result.clients[place]} sent {where}")
+            raise self._diverged(t, f"client {result.clients[place]} sent {where}")
 
     def _bytes_down(self, message: Message, clients: list[int]) -> Record:
         """Bytes down in both forms. In a silo, who was called last round still has that model."""

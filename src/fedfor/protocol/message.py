@@ -1,8 +1,6 @@
 from dataclasses import dataclass, field
 
-import torch
-
-from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes, wide
+from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes
 
 
 @dataclass(frozen=True)
@@ -106,15 +104,12 @@ class StackedReply:
             self.steps[place],
         )
 
-    def first_not_finite(self) -> tuple[int, str] | None:
-        """The first client with NaN or infinity, and where; one question to the device if none.
+    def buffers(self, params: Tensors) -> Tensors:
+        """What of the model is no parameter."""
+        return {name: t for name, t in self.model.items() if name not in params}
 
-        A sum is finite only if all that it is of are, and takes one pass over the tensors.
-        """
-        sets = [self.model, *self.extras.values()]
-        tensors = [t for ts in sets for t in ts.values() if t.is_floating_point()]
-        if bool(torch.isfinite(torch.stack([t.sum(dtype=wide(t)) for t in tensors])).all()):
-            return None
+    def first_not_finite(self) -> tuple[int, str] | None:
+        """The first client with NaN or infinity, and where."""
         each = ((place, self.one(place).not_finite()) for place in range(len(self)))
         return next(((place, where) for place, where in each if where is not None), None)
 

@@ -141,8 +141,11 @@ class Aggregation:
         self._sums = _Sums()
         self._lengths: Tensor | float = 0.0
 
-    def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> None:
-        """Count a reply in. One that cannot be one is refused, unless the caller has `checked`."""
+    def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> Tensor:
+        """Count a reply in. One that cannot be one is refused, unless the caller has `checked`.
+
+        Gives back how far each client has moved: not finite where its parameters are not.
+        """
         if isinstance(reply, Reply):
             reply = reply.stacked()
         problem = None if checked else reply.first_problem(self.message, self.algorithm.client.up)
@@ -157,9 +160,11 @@ class Aggregation:
         for extra, tensors in reply.extras.items():
             self._sums.add(extra, tensors, [1] * len(reply))
         lengths = _distances(self.message.params, reply.model)
-        self._lengths += (lengths * torch.tensor(weights).to(lengths)).sum()
+        counted = lengths * torch.tensor(weights).to(lengths) if by_examples else lengths
+        self._lengths += counted.sum()
         self._total += sum(weights)
         self.count += len(reply)
+        return lengths
 
     def mean(self) -> Tensors:
         if self.count == 0:

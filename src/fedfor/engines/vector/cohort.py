@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ...algorithms.sharing import stays_local
+from ...algorithms.sharing import buffers, stays_local
 from ...protocol import Kept, StackedReply
 from ...protocol.local import OWN_LAYERS, require_declared
 from ...randomness import entropy
@@ -66,23 +66,20 @@ class Part:
             like.new_tensor(seen),
         )
 
-    def weights(self) -> Tensor:
+    def fill(self, state: State) -> None:
         """Where each client starts: the global model, and its own layers if it has some."""
-        shared = self.term.start
-        if self.width == self.model.layout.width:
-            return shared.expand(len(self.lanes), -1)
-        row = self.model.layout.row
-        own = [row(tensors, self.model.like)[self.width :] for tensors in self._own_layers()]
-        return torch.cat([shared.expand(len(self.lanes), -1), torch.stack(own)], dim=1)
-
-    def buffers(self) -> Tensors:
-        message, own = self.task.message, self._own_layers()
-        return {
-            name: torch.stack([o[name].to(self.model.device) for o in own])
-            if name in self.own
-            else message.buffers[name].expand(len(self.lanes), *message.buffers[name].shape)
-            for name in self.model.buffer_names
-        }
+        message = self.task.message
+        state.weights[:, : self.width] = self.term.start
+        for name, buffer in state.buffers.items():
+            if name not in self.own:
+                buffer.copy_(message.buffers[name].to(buffer.device).expand_as(buffer))
+        if not self.own:
+            return
+        row, own = self.model.layout.row, self._own_layers()
+        rows = [row(tensors, self.model.like)[self.width :] for tensors in own]
+        state.weights[:, self.width :] = torch.stack(rows)
+        for name in state.buffers.keys() & self.own:
+            state.buffers[name].copy_(torch.stack([o[name].to(self.model.device) for o in own]))
 
     def _own_layers(self) -> list[Tensors]:
         initial = self.task.initial_own
@@ -157,25 +154,34 @@ class Cohort:
         for part in self.parts:
             self.ranges.append((start, start + len(part.lanes)))
             start += len(part.lanes)
-        self.state = self._initial()
-        self._whole = self.state
         self.places = np.arange(len(self.lanes))
         self.terms = [part.term for part in self.parts]
         self._optimizers: list[Optimizer | None] | None = None
         self._generators: list[torch.Generator] | None = None
 
-    def _initial(self) -> State:
-        weights = torch.cat([part.weights() for part in self.parts]).clone()
-        of_parts = [part.buffers() for part in self.parts]
-        buffers = {n: torch.cat([b[n] for b in of_parts]).clone() for n in of_parts[0]}
+    def begin(self, state: State | None) -> State:
+        """Fill a stack with where the clients start: this one if it is given."""
+        if state is None:
+            state = self._empty()
+        for part, (a, b) in zip(self.parts, self.ranges, strict=True):
+            part.fill(state.of({name: t[a:b] for name, t in state.tensors().items()}))
+        for tensor in (state.loss, state.momentum, state.gradients):
+            if tensor is not None:
+                tensor.zero_()
+        self.state = self._whole = state
+        return state
+
+    def _empty(self) -> State:
+        count, like = len(self.lanes), self.model.like
+        weights = like.new_empty(count, self.model.layout.width)
         momentum = any(part.sgd is not None and part.sgd.momentum for part in self.parts)
         others = any(part.sgd is None for part in self.parts)
         return State(
             weights,
-            buffers,
-            weights.new_zeros(len(weights)),
-            torch.zeros_like(weights) if momentum else None,
-            torch.zeros_like(weights) if others else None,
+            {n: b.new_empty(count, *b.shape) for n, b in buffers(self.model.model).items()},
+            like.new_empty(count),
+            torch.empty_like(weights) if momentum else None,
+            torch.empty_like(weights) if others else None,
         )
 
     def _make_optimizers(self) -> list[Optimizer | None]:
@@ -235,15 +241,13 @@ class Cohort:
         mine = [self._generators[place] for place in self.places]
         return as_alone(self.model.sites, mine, self.schedule.counts[s].tolist(), width)
 
-    def noise_keys(self) -> NDArray[np.int64]:
+    def noise_keys(self) -> NDArray[np.int32]:
         """For dropout that is hashed on the device: a number for each client."""
         keys = [part.entropy(lane) % 2**31 for part in self.parts for lane in part.lanes]
-        return np.array(keys, dtype=np.int64)[self.places]
+        return np.array(keys, dtype=np.int32)[self.places]
 
     def move_to(self, state: State, terms: Sequence[Term]) -> None:
         """Go on in these tensors, which hold the same."""
-        if self._whole is self.state:
-            self._whole = state
         self.state, self.terms = state, list(terms)
 
     def shrink(self, keep: NDArray[np.int64]) -> None:

@@ -66,4 +66,12 @@ class VectorEngine:
 
     def task(self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None) -> Task:
         """What this run wants trained, for a trainer that trains several runs together."""
-        return Task(self.algorithm, self.training, self.seed, self.initial_own, message, list(jobs))
+        return Task(
+            self.algorithm,
+            self.training,
+            self.seed,
+            self.initial_own,
+            message,
+            list(jobs),
+            ahead,
+        )

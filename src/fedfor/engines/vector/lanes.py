@@ -72,13 +72,12 @@ class Schedule:
         changed = any(lane.images is not None for lane in lanes)
         images = torch.zeros(steps, len(lanes), batch, 4, dtype=torch.float64) if changed else None
         for i, lane in enumerate(lanes):
-            done = 0
-            for s, b in enumerate(lane.batches):
-                rows[s, i, : len(b)] = b
-                counts[s, i] = len(b)
-                if images is not None and lane.images is not None:
-                    images[s, i, : len(b)] = lane.images[done : done + len(b)]
-                    done += len(b)
+            sizes = [len(b) for b in lane.batches]
+            counts[: len(sizes), i] = sizes
+            held = np.arange(batch) < counts[: len(sizes), i, None]  # row by row, as they come
+            rows[: len(sizes), i][held] = np.concatenate(lane.batches)
+            if images is not None and lane.images is not None:
+                images[: len(sizes), i][torch.from_numpy(held)] = lane.images
         return Schedule(rows, counts, images)
 
     @property

@@ -73,7 +73,7 @@ class Hashed:
     """
 
     keys: Tensor
-    """A whole number for each client, below 2**31."""
+    """A whole number of 32 bits for each client."""
     step: Tensor
     sites: int = 0
 
@@ -83,8 +83,9 @@ class Hashed:
         places = 1
         for n in shape:
             places *= n
-        at = torch.arange(batch * places, device=x.device, dtype=torch.int64)
-        seed = _mixed(self.keys + self.step * 0x9E3779B1 + self.sites * 0x85EBCA77)
+        at = torch.arange(batch * places, device=x.device, dtype=torch.int32)
+        site = (self.sites * 0x3C6EF35F) % 2**31
+        seed = _mixed(self.keys + self.step.to(torch.int32) * -0x61C88647 + site)
         bits = _mixed(_mixed(seed[:, None] ^ at) + seed[:, None])
         keep = (bits & 0xFFFFFF) >= int(p * 2**24)
         scale = 0.0 if p == 1 else 1 / (1 - p)
@@ -92,8 +93,7 @@ class Hashed:
 
 
 def _mixed(x: Tensor) -> Tensor:
-    """A 32-bit finaliser (lowbias32) in 64-bit whole numbers, which torch has everywhere."""
-    x = x & 0xFFFFFFFF
-    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
-    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
-    return x ^ (x >> 16)
+    """A finaliser of 32 bits (lowbias32). Products wrap; shifts bring in no sign."""
+    x = (x ^ ((x >> 16) & 0xFFFF)) * 0x7FEB352D
+    x = (x ^ ((x >> 15) & 0x1FFFF)) * -0x7B935975
+    return x ^ ((x >> 16) & 0xFFFF)

@@ -1,8 +1,11 @@
 """Data sets on the device, each brought there once."""
 
 import weakref
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data import LabelledData, Samples
@@ -23,7 +26,7 @@ class Resident:
             self._held[id(data)] = held
         return held[1], held[2]
 
-    def rows(self, rows: Rows) -> Tensor:
+    def rows(self, rows: NDArray[np.integer[Any]]) -> Tensor:
         found = torch.from_numpy(rows)
         if self.device.type == "cuda":
             found = found.pin_memory()

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from .cohort import Cohort
 from .step import Batch, LocalStep, State, Term
 
 TRACE_AFTER = 8
@@ -30,15 +31,27 @@ class Arena:
         self.terms: list[Term] = []
         self.programs: dict[object, Program] = {}
 
-    def take(self, state: State, terms: Sequence[Term]) -> tuple[State, list[Term]]:
-        """Put a stack in place, and say where it is now."""
+    def begin(self, cohort: Cohort) -> None:
+        """Start a stack here."""
+        self.state = cohort.begin(self.state if self.fixed else None)
+        self._take_terms(cohort)
+
+    def go_on(self, cohort: Cohort) -> None:
+        """Take over a stack that has been begun elsewhere."""
         if self.state is None or not self.fixed:
-            self.state, self.terms = state, list(terms)
+            self.state = cohort.state
         else:
-            _copy(self.state.tensors(), state.tensors())
-            for held, new in zip(self.terms, terms, strict=True):
+            _copy(self.state.tensors(), cohort.state.tensors())
+        self._take_terms(cohort)
+
+    def _take_terms(self, cohort: Cohort) -> None:
+        assert self.state is not None
+        if not self.terms or not self.fixed:
+            self.terms = list(cohort.terms)
+        else:
+            for held, new in zip(self.terms, cohort.terms, strict=True):
                 _copy(held.tensors(), new.tensors())
-        return self.state, self.terms
+        cohort.move_to(self.state, self.terms)
 
     def release(self) -> None:
         """The stack is done."""

@@ -223,6 +223,7 @@ class Trainer:
     def _train_together(self, tasks: Sequence[Task], lanes: Sequence[Lane]) -> Cohort:
         cohort = Cohort(self.model, tasks, lanes)
         arena = self._arena(cohort)
+        arena.begin(cohort)
         x, y = self.data.of(lanes[0].job.samples.data)
         batches = self._batches(cohort, y)
         for s in range(cohort.schedule.steps):
@@ -230,6 +231,7 @@ class Trainer:
                 cohort.shrink(keep)
                 arena.release()
                 arena, batches = self._arena(cohort), self._batches(cohort, y)
+                arena.go_on(cohort)
             batch = self._batch(cohort, batches, s)
             step = cohort.step(s)
             try:
@@ -292,7 +294,7 @@ class Trainer:
         return Batch(rows, labels, self.data.rows(cohort.schedule.counts), images, keys=keys)
 
     def _arena(self, cohort: Cohort) -> Arena:
-        """Where this stack is trained; on a GPU its tensors move into those of the last like it."""
+        """Where this stack is trained: on a GPU, in the tensors of the last one like it."""
         key = (cohort.key, len(cohort.places))
         arena = self._arenas.pop(key, None)
         if arena is None:
@@ -300,7 +302,6 @@ class Trainer:
                 del self._arenas[next(iter(self._arenas))]
             arena = Arena(fixed=self.device.type == "cuda")
         self._arenas[key] = arena  # at the end: the one used last
-        cohort.move_to(*arena.take(cohort.state, cohort.terms))
         return arena
 
     def _program(
