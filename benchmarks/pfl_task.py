@@ -241,9 +241,9 @@ def measure_speed(speed: Speed, windows: int, names: list[str]) -> None:
             speed.pfl_window()
 
 
-def measure_accuracy(task: Task, report: Report, rounds: int, seeds: int, names: list[str]) -> None:
-    for seed in range(seeds):
-        for name in names:
+def measure_accuracy(task: Task, report: Report, rounds: int, seeds: dict[str, int]) -> None:
+    for seed in range(max(seeds.values())):
+        for name in (name for name, count in seeds.items() if seed < count):
             started = time.perf_counter()
             if name == "fedfor":
                 model = run_fedfor(task, seed, rounds)
@@ -261,6 +261,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--rounds", type=int, default=200, help="before the test (default 200)")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--pfl-seeds", type=int, help="fewer, since pfl takes minutes for each")
     parser.add_argument("--windows", type=int, default=5, help="0: no speed, only accuracy")
     parser.add_argument("--window-rounds", type=int, help="default: 50 of fedfor, 5 of pfl")
     parser.add_argument("--samples", type=int, help="take only the first images: for a trial")
@@ -302,7 +303,10 @@ def main() -> None:
         window = dict.fromkeys(CONTESTANTS, given) if given else WINDOW_ROUNDS
         measure_speed(Speed(task, report, window, chosen.compile), chosen.windows, names)
     if not chosen.skip_accuracy:
-        measure_accuracy(task, report, chosen.rounds, chosen.seeds, names)
+        seeds = dict.fromkeys(names, chosen.seeds)
+        if "pfl" in seeds and chosen.pfl_seeds:
+            seeds["pfl"] = chosen.pfl_seeds
+        measure_accuracy(task, report, chosen.rounds, seeds)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,25 @@
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from fedfor.algorithms import Algorithm, algorithm
-from fedfor.data import DataSplit, LabelledData, Partition, Population
+from fedfor.data import ConceptShift, DataSplit, LabelledData, Partition, Population
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.errors import ConfigError, DataError, DivergedError
+from fedfor.experiments.simulate import simulate
 from fedfor.experiments.simulation import Record, Simulation
 from fedfor.experiments.together import drive_together
+from fedfor.experiments.work import Evaluate, Train
 from fedfor.models import mlp, resnet20
 from fedfor.tensors import Tensors
 
@@ -148,3 +154,312 @@ def test_a_sweep_of_all_algorithms_is_each_alone(
         theirs, their_records = reference(make, name)
         assert_same(run, theirs)
         assert_same_records(of_run, their_records)
+
+
+def both(
+    model: nn.Module,
+    name: str = "fedfor",
+    training: Training = TRAINING,
+    population: Population | None = None,
+    rounds: int = 2,
+    **options: object,
+) -> tuple[Simulation, Simulation]:
+    """The same run on the vector engine and on the serial one."""
+    clients = ragged() if population is None else population
+    vector = functools.partial(VectorEngine, **options)
+    runs = [simulation(e, model, name, training, clients) for e in (vector, SerialEngine)]
+    for run in runs:
+        for _ in range(rounds):
+            run.round()
+    return runs[0], runs[1]
+
+
+class Tokens(nn.Module):
+    """Pixels as words: embedding, attention, layer norm, a residual, tied weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(16, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = nn.LayerNorm(8)
+        self.first = nn.Linear(8, 8, bias=False)
+        self.second = nn.Linear(8, 8, bias=False)
+        self.second.weight = self.first.weight
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = self.embedding((x.flatten(1)[:, ::8] * 4).long().clamp(-8, 7) + 8)
+        attended, _ = self.attention(words, words, words, need_weights=False)
+        words = self.norm(words + attended)
+        words = words + self.second(torch.nn.functional.gelu(self.first(words)))
+        return self.head(words.mean(dim=1))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "group norm, depthwise, average pooling": lambda: nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding="same"),
+        nn.GroupNorm(2, 8),
+        nn.Tanh(),
+        nn.Conv2d(8, 8, 3, groups=8, dilation=2),
+        nn.SiLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32, 3),
+    ),
+    "one dimension, transposed, instance norm": lambda: nn.Sequential(
+        nn.Flatten(2),
+        nn.Conv1d(1, 4, 5, stride=2),
+        nn.InstanceNorm1d(4, affine=True),
+        nn.ConvTranspose1d(4, 2, 3),
+        nn.ELU(),
+        nn.AdaptiveMaxPool1d(6),
+        nn.Flatten(),
+        nn.Linear(12, 3),
+    ),
+    "dropout of all kinds": lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 3, bias=False),
+        nn.Dropout2d(0.4),
+        nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(96, 20),
+        nn.Dropout(0.5, inplace=True),
+        nn.Linear(20, 3),
+    ),
+    "batch norm in one dimension, without statistics": lambda: nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(64, 10, bias=False),
+        nn.BatchNorm1d(10, affine=False),
+        nn.LeakyReLU(),
+        nn.Linear(10, 10, bias=False),
+        nn.BatchNorm1d(10, track_running_stats=False),
+        nn.Linear(10, 3),
+    ),
+    "embedding, attention, tied weights": Tokens,
+    "frozen layers": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 8).requires_grad_(False), nn.ReLU(), nn.Linear(8, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("name", ["fedavg", "fedfor,clip=false"])
+def test_layers(kind: str, name: str) -> None:
+    """Dropout too draws for a client what it would alone."""
+    torch.manual_seed(0)
+    model = MODELS[kind]().double()
+    ours, theirs = both(model, name)
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+        ("sgd", {"momentum": 0.5, "dampening": 0.3}),
+        ("sgd", {"maximize": True, "weight_decay": 0.1}),
+        ("adam", {}),
+        ("AdamW", {"weight_decay": 0.1}),
+        ("rmsprop", {"momentum": 0.5}),
+        ("adagrad", {}),
+    ],
+)
+def test_optimizers(optimizer: str, options: dict[str, float]) -> None:
+    training = Training(epochs=2, batch_size=7, lr=0.01, optimizer=optimizer, options=options)
+    assert_same(*both(build(mlp), "scaffold", training))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 20), min_size=4, max_size=7),
+    batch=st.integers(1, 9),
+    epochs=st.integers(1, 3),
+    lanes=st.none() | st.integers(1, 5),
+    name=st.sampled_from(["fedavg", "fedfor", "scaffold", "fedcurv", "fedprox+fedadam"]),
+)
+def test_any_cohort(
+    sizes: list[int], batch: int, epochs: int, lanes: int | None, name: str
+) -> None:
+    training = Training(epochs=epochs, batch_size=batch, lr=0.05)
+    clients = ragged(sizes)
+    assert_same(*both(build(mlp), name, training, clients, lanes=lanes))
+
+
+@settings(max_examples=10, deadline=None)
+@given(sizes=st.lists(st.integers(3, 20), min_size=4, max_size=6), batch=st.integers(3, 8))
+def test_padding_never_touches_batch_norm(sizes: list[int], batch: int) -> None:
+    """Statistics, running averages and gradients are over a client's own samples."""
+    training = Training(epochs=2, batch_size=batch, lr=0.01)
+    assert_same(*both(build(norm_cnn), "fedbn", training, ragged(sizes)), tolerance=1e-7)
+
+
+def test_runs_with_different_labels_and_rates_in_one_stack() -> None:
+    """Concept shift differs by seed; learning rates, batch sizes and epochs may differ too."""
+    base = ragged()
+    trainer = Trainer(build(mlp), nn.functional.cross_entropy, torch.device("cpu"))
+    shared = functools.partial(VectorEngine, trainer=trainer)
+    pairs = []
+    for seed in range(3):
+        training = Training(epochs=1 + seed, batch_size=4 + seed, lr=0.02 * (seed + 1))
+        shifting = ConceptShift(base, seed, 0.9)
+        pairs.append(
+            [
+                simulation(e, build(mlp, seed), "fedfor", training, shifting, seed)
+                for e in (shared, SerialEngine)
+            ]
+        )
+    for _ in range(3):
+        drive_together([ours.steps() for ours, _ in pairs], lambda i, r: None)
+    for ours, theirs in pairs:
+        for _ in range(3):
+            theirs.round()
+        assert_same(ours, theirs)
+
+
+def test_images_are_changed_alike() -> None:
+    training = Training(epochs=2, batch_size=7, lr=0.05, augment=["flip", "crop=2", "rotate=20"])
+    ours, theirs = both(build(norm_cnn), "fedavg", training)
+    assert_same(ours, theirs)
+    plain, _ = both(build(norm_cnn), "fedavg", TRAINING)
+    assert not torch.equal(plain.server.params["0.weight"], ours.server.params["0.weight"])
+
+
+class Undecided(nn.Module):
+    """Looks at its numbers to decide what to do, which no stack of models can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x.flatten(1))
+        return y if y.sum() > 0 else -y
+
+
+def test_a_model_that_cannot_be_stacked_is_told(split: DataSplit) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+    with pytest.raises(ConfigError, match=r"cannot train copies of Undecided together .*'serial'"):
+        simulate("fedavg", population, Undecided(), rounds=1, engine="vector")
+    with pytest.warns(UserWarning, match="one client after another, because the vector engine"):
+        history = simulate("fedavg", population, Undecided(), rounds=1)
+    assert len(history.records) == 1
+
+
+def test_an_optimizer_that_mixes_weights_is_told(split: DataSplit) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+
+    class Mine(torch.optim.SGD):
+        pass
+
+    def make(parameters: Iterable[Tensor], lr: float) -> torch.optim.Optimizer:
+        return Mine(parameters, lr=lr)
+
+    with pytest.raises(ConfigError, match="cannot use the optimizer Mine"):
+        simulate("fedavg", population, "mlp", rounds=1, engine="vector", optimizer=make)
+
+
+def test_a_loss_that_is_no_mean(split: DataSplit) -> None:
+    """Clients alike can be trained together; where batches differ it would be another loss."""
+
+    def summed(outputs: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs, y, reduction="sum")
+
+    alike = Partition(split, [np.arange(8), np.arange(8, 16)])
+    both_ = [
+        simulate("fedavg", alike, "mlp", rounds=2, engine=e, loss=summed, batch_size=4, lr=0.01)
+        for e in ("vector", "serial")
+    ]
+    for p, q in zip(both_[0].model.parameters(), both_[1].model.parameters(), strict=True):
+        torch.testing.assert_close(p, q)
+    unlike = Partition(split, [np.arange(8), np.arange(8, 15)])
+    with pytest.raises(ConfigError, match="is not the mean over its samples"):
+        simulate("fedavg", unlike, "mlp", rounds=1, engine="vector", loss=summed, batch_size=4)
+
+
+def test_another_loss_with_ragged_clients() -> None:
+    def hinge(outputs: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.multi_margin_loss(outputs, y)
+
+    runs = []
+    for engine in (VectorEngine, SerialEngine):
+        model, chosen = build(mlp), algorithm("fedfor")
+        worker = engine(model, chosen, TRAINING, 0, hinge)
+        runs.append(Simulation(ragged(), model, chosen, TRAINING, worker, cohort=4, seed=0))
+        for _ in range(2):
+            runs[-1].round()
+    assert_same(*runs)
+
+
+def test_batch_norm_cannot_train_on_one_sample(split: DataSplit) -> None:
+    population = Partition(split, [np.arange(6), np.array([7])])
+    with pytest.raises(DataError, match="client 1 has a single sample, and batch norm"):
+        simulate("fedavg", population, "cnn-bn", rounds=1, engine="vector", batch_size=3)
+
+
+def test_memory_that_runs_out_halves_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Trainer._train_together
+    sizes: list[int] = []
+
+    def short_of_memory(self: Trainer, tasks: Any, lanes: Sequence[Any]) -> Any:
+        sizes.append(len(lanes))
+        if len(lanes) > 1:
+            raise torch.OutOfMemoryError("no more")
+        return whole(self, tasks, lanes)
+
+    theirs = simulation(SerialEngine, build(mlp), "fedfor", TRAINING, ragged())
+    theirs.round()
+    monkeypatch.setattr(Trainer, "_train_together", short_of_memory)
+    ours = simulation(VectorEngine, build(mlp), "fedfor", TRAINING, ragged())
+    ours.round()
+    assert sizes == [4, 2, 1, 1, 2, 1, 1]
+    assert_same(ours, theirs)
+
+
+def test_a_run_that_diverges_leaves_the_others_alone() -> None:
+    clients = ragged()
+    trainer = Trainer(build(mlp), nn.functional.cross_entropy, torch.device("cpu"))
+    shared = functools.partial(VectorEngine, trainer=trainer)
+    trainings = [TRAINING, Training(epochs=3, lr=1e200), TRAINING]
+    runs = [
+        simulation(shared, build(mlp), name, training, clients)
+        for name, training in zip(("fedavg", "fedavg", "fedprox"), trainings, strict=True)
+    ]
+    ended: dict[int, object] = {}
+    drive_together([r.steps() for r in runs], ended.__setitem__)
+    assert isinstance(ended[1], DivergedError)
+    assert "sent model: NaN or infinity" in str(ended[1])
+    assert all(isinstance(ended[i], dict) for i in (0, 2))
+
+
+def test_the_random_state_of_the_caller_is_left_alone() -> None:
+    state = torch.random.get_rng_state()
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 3)).double()
+    torch.random.set_rng_state(before)
+    run = simulation(VectorEngine, model, "fedavg", TRAINING, ragged())
+    run.round()
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.random.set_rng_state(state)
+
+
+def test_planning_ahead_changes_nothing() -> None:
+    """Rounds planned ahead, as on a GPU, are the rounds that come."""
+    plain = simulation(VectorEngine, build(mlp), "scaffold", TRAINING, ragged())
+    ahead = simulation(VectorEngine, build(mlp), "scaffold", TRAINING, ragged())
+    for _ in range(3):
+        plain.round()
+        steps = ahead.steps()
+        work = next(steps)
+        assert isinstance(work, Train)
+        task = ahead.engine.task(work.message, work.jobs, work.ahead)  # type: ignore[union-attr]
+        trainer = ahead.engine.trainer  # type: ignore[union-attr]
+        for _, result in trainer.train([task]):
+            work.take(result)
+        trainer._plan_ahead([task])
+        assert trainer._planned
+        evaluated = next(steps)
+        assert isinstance(evaluated, Evaluate)
+        with pytest.raises(StopIteration):
+            steps.send(ahead.engine.evaluate(evaluated.exams))
+    assert_same(plain, ahead)

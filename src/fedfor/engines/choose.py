@@ -106,8 +106,8 @@ def faster_together_on_cpu(model: nn.Module, training: Training, x: Tensor | Non
     try:
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             like = next(model.parameters(), x)
-            model.eval()(x[:1].to(like.device, like.dtype if x.is_floating_point() else x.dtype))
+            model.eval()(x[:2].to(like.device, like.dtype if x.is_floating_point() else x.dtype))
     finally:
         model.train(was_training)
-    products = counter.get_total_flops() / 2 * training.batch_size
+    products = counter.get_total_flops() / 2 / len(x[:2]) * training.batch_size
     return bool(products <= MOST_PRODUCTS * layers)

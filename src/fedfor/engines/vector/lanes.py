@@ -57,7 +57,7 @@ class Schedule:
     """The batches of some lanes, padded to one shape."""
 
     rows: Rows
-    """[steps, lanes, batch]; padding is row 0 of the data."""
+    """[steps, lanes, batch]; padding is a row of the client's own."""
     counts: NDArray[np.int64]
     """[steps, lanes]: the samples that are no padding; 0 once a lane has ended."""
     images: Tensor | None = None
@@ -67,12 +67,13 @@ class Schedule:
     def of(lanes: Sequence[Lane]) -> "Schedule":
         steps = max(lane.steps for lane in lanes)
         batch = max(len(b) for lane in lanes for b in lane.batches)
-        rows = np.zeros((steps, len(lanes), batch), dtype=np.int64)
+        rows = np.empty((steps, len(lanes), batch), dtype=np.int64)
         counts = np.zeros((steps, len(lanes)), dtype=np.int64)
         changed = any(lane.images is not None for lane in lanes)
         images = torch.zeros(steps, len(lanes), batch, 4, dtype=torch.float64) if changed else None
         for i, lane in enumerate(lanes):
             sizes = [len(b) for b in lane.batches]
+            rows[:, i] = lane.batches[0][0]
             counts[: len(sizes), i] = sizes
             held = np.arange(batch) < counts[: len(sizes), i, None]  # row by row, as they come
             rows[: len(sizes), i][held] = np.concatenate(lane.batches)

@@ -145,8 +145,8 @@ class StackedModel:
     def operations(self, x: Tensor) -> float:
         """Multiplications in the forward of one sample."""
         with FlopCounterMode(display=False) as counter:
-            self._alone(x[:1])
-        return float(counter.get_total_flops()) / 2
+            self._alone(x[:2])
+        return float(counter.get_total_flops()) / 2 / len(x[:2])
 
     @torch.no_grad()
     def _alone(self, x: Tensor) -> Tensor:
