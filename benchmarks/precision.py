@@ -5,7 +5,8 @@
 The paper's prior shift (ResNet20, 10 clients of a long tail a round, batch 128, SGD 0.01), FedAvg
 and FedFOR, three seeds, all runs of a precision in one stack. For each algorithm: the accuracies
 by round, how far the means of two precisions lie apart at most, and the deviation over seeds there.
-FOLDER holds CIFAR-10 as published: cifar-10-batches-bin/*.bin.
+FOLDER holds CIFAR-10 as published: cifar-10-batches-bin/*.bin. Precisions that the JSON already
+holds are not run again.
 """
 
 import argparse
@@ -112,7 +113,6 @@ def main() -> None:
         LabelledData("CIFAR-10 (train)", task.x, task.y, 10),
         LabelledData("CIFAR-10 (test)", task.x_test, task.y_test, 10),
     )
-    of: dict[str, dict[str, list[list[float]]]] = {}
     result: dict[str, Any] = {
         "command": "python -m benchmarks.precision --data FOLDER",
         "device": torch.cuda.get_device_name(),
@@ -120,12 +120,15 @@ def main() -> None:
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"),
         "seconds": {},
+        "curves": {},
     }
-    for precision in asked.precisions:
+    if asked.json.exists():
+        result |= json.loads(asked.json.read_text())
+    of: dict[str, dict[str, list[list[float]]]] = result["curves"]
+    for precision in (p for p in asked.precisions if p not in of):
         began = time.perf_counter()
         of[precision] = curves(split, precision, asked.rounds, asked.seeds, every=2)
         result["seconds"][precision] = round(time.perf_counter() - began, 1)
-        result["curves"] = of
         result["compared"] = compared(of)
         print(json.dumps(result["seconds"]), json.dumps(result["compared"], indent=2), flush=True)
         asked.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,7 +1,8 @@
 """The same runs on a GPU. Skipped, with this word, where there is none."""
 
 import functools
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from fedfor.data import Population
-from fedfor.engines import SerialEngine
+from fedfor.engines import SerialEngine, Training
 from fedfor.engines.precision import Precision
 from fedfor.engines.vector import Trainer, VectorEngine
 from fedfor.engines.vector.noise import Hashed
@@ -100,10 +101,13 @@ def test_captured_sweeps_are_the_serial_engine_on_a_cpu(lanes: int | None) -> No
         assert_same(run, reference(norm_cnn, name)[0])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own making
 def test_compiled_sweeps_are_the_serial_engine_on_a_cpu() -> None:
     names, clients = ("fedavg", "fedfor", "scaffold", "fedfor+fedbn"), ragged((14,) * 6)
-    for name, run in zip(names, sweep_on_gpu(names, clients, compile="always"), strict=True):
+    with warnings.catch_warnings(record=True) as said:  # the compiler has warnings of its own
+        warnings.simplefilter("always")
+        runs = sweep_on_gpu(names, clients, compile="always")
+    assert not [w for w in said if "torch.compile failed" in str(w.message)]
+    for name, run in zip(names, runs, strict=True):
         theirs = simulation(SerialEngine, build(norm_cnn), name, TRAINING, clients)
         for _ in range(3):
             theirs.round()
@@ -111,21 +115,22 @@ def test_compiled_sweeps_are_the_serial_engine_on_a_cpu() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_our_kernels_in_a_whole_round(precision: Precision) -> None:
-    """ResNet20 in lower precision: one round stays near the round in float64."""
-    tolerance = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2}[precision]
-    model = build(resnet20)
-    exact = simulation(SerialEngine, model, "fedavg", TRAINING, ragged())
+def test_our_kernels_in_a_whole_step(precision: Precision) -> None:
+    """ResNet20 in lower precision: a step of large batches stays near the step in float64."""
+    tolerance = {"fp32": 1e-4, "tf32": 0.02, "bf16": 0.2}[precision]
+    training, clients = Training(batch_size=64, lr=0.05), ragged((60,) * 4)
+
+    def moved(engine: Callable[..., Any], dtype: torch.dtype) -> torch.Tensor:
+        run = simulation(engine, build(resnet20).to(dtype), "fedavg", training, clients)
+        start = {name: w.double() for name, w in run.server.params.items()}
+        run.round()
+        moves = [(run.server.params[n].double() - w).flatten() for n, w in start.items()]
+        return torch.cat(moves).cpu()
+
+    exact = moved(SerialEngine, torch.float64)
     vector = functools.partial(VectorEngine, device="cuda", precision=precision)
-    ours = simulation(vector, model.float(), "fedavg", TRAINING, ragged())
-    start = {name: w.clone() for name, w in exact.server.params.items()}
-    exact.round()
-    ours.round()
-    moved = torch.cat([(exact.server.params[n] - w).flatten() for n, w in start.items()])
-    off = torch.cat(
-        [(ours.server.params[n].cpu() - w).flatten() for n, w in exact.server.params.items()]
-    )
-    assert float(off.norm() / moved.norm()) < tolerance
+    off = moved(vector, torch.float32) - exact
+    assert float(off.norm() / exact.norm()) < tolerance
 
 
 def test_dropout_depends_on_nobody_else() -> None:

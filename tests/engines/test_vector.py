@@ -400,11 +400,11 @@ def test_memory_that_runs_out_halves_the_stack(monkeypatch: pytest.MonkeyPatch) 
     whole = Trainer._train_together
     sizes: list[int] = []
 
-    def short_of_memory(self: Trainer, tasks: Any, lanes: Sequence[Any]) -> Any:
-        sizes.append(len(lanes))
-        if len(lanes) > 1:
+    def short_of_memory(self: Trainer, tasks: Any, chunk: Any) -> Any:
+        sizes.append(len(chunk.lanes))
+        if len(chunk.lanes) > 1:
             raise torch.OutOfMemoryError("no more")
-        return whole(self, tasks, lanes)
+        return whole(self, tasks, chunk)
 
     theirs = simulation(SerialEngine, build(mlp), "fedfor", TRAINING, ragged())
     theirs.round()

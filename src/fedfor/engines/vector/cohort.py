@@ -13,12 +13,11 @@ from torch.optim import Optimizer
 from ...algorithms.sharing import buffers, stays_local
 from ...protocol import Kept, StackedReply
 from ...protocol.local import OWN_LAYERS, require_declared
-from ...randomness import entropy
 from ...tensors import Extras, Tensors
 from ..augment import Augmentation
 from ..engine import StackedResult
 from .fisher import stacked_fisher
-from .lanes import Lane, Schedule
+from .lanes import Chunk, Lane, Schedule
 from .model import StackedModel
 from .noise import as_alone
 from .resident import Resident
@@ -131,29 +130,14 @@ class Part:
             extras[OWN_LAYERS] = {n: t.detach() for n, t in everything.items() if n in self.own}
         return Kept(self.task.message.round, extras)
 
-    def entropy(self, lane: Lane) -> int:
-        """The randomness of a client's dropout, as if it were trained alone."""
-        return entropy(self.task.seed, "dropout", self.task.message.round, lane.job.client)
-
-    def generator(self, lane: Lane) -> torch.Generator:
-        return torch.Generator().manual_seed(self.entropy(lane) % 2**63)
-
 
 class Cohort:
     """All parts, in one stack, from which clients that have ended are taken out."""
 
-    def __init__(self, model: StackedModel, tasks: "Sequence[Task]", lanes: Sequence[Lane]) -> None:
-        self.model, self.lanes = model, list(lanes)
-        self.schedule = Schedule.of(lanes)
-        self.parts = [
-            Part(model, i, tasks[i], [lane for lane in lanes if lane.task == i])
-            for i in sorted({lane.task for lane in lanes})
-        ]
-        self.ranges: list[tuple[int, int]] = []
-        start = 0
-        for part in self.parts:
-            self.ranges.append((start, start + len(part.lanes)))
-            start += len(part.lanes)
+    def __init__(self, model: StackedModel, tasks: "Sequence[Task]", chunk: Chunk) -> None:
+        self.model, self.lanes, self.chunk = model, chunk.lanes, chunk
+        self.parts = [Part(model, i, tasks[i], self.lanes[a:b]) for i, a, b in chunk.ranges()]
+        self.ranges = [(a, b) for _, a, b in chunk.ranges()]
         self.places = np.arange(len(self.lanes))
         self.terms = [part.term for part in self.parts]
         self._optimizers: list[Optimizer | None] | None = None
@@ -237,14 +221,15 @@ class Cohort:
     def noise(self, s: int, width: int) -> list[Tensor]:
         """What dropout draws at this step, as each client would if it were trained alone."""
         if self._generators is None:
-            self._generators = [part.generator(n) for part in self.parts for n in part.lanes]
+            self._generators = [
+                torch.Generator().manual_seed(lane.entropy % 2**63) for lane in self.lanes
+            ]
         mine = [self._generators[place] for place in self.places]
         return as_alone(self.model.sites, mine, self.schedule.counts[s].tolist(), width)
 
-    def noise_keys(self) -> NDArray[np.int32]:
-        """For dropout that is hashed on the device: a number for each client."""
-        keys = [part.entropy(lane) % 2**31 for part in self.parts for lane in part.lanes]
-        return np.array(keys, dtype=np.int32)[self.places]
+    @property
+    def schedule(self) -> Schedule:
+        return self.chunk.schedule
 
     def move_to(self, state: State, terms: Sequence[Term]) -> None:
         """Go on in these tensors, which hold the same."""
@@ -264,7 +249,7 @@ class Cohort:
             start += len(mine)
         self.terms, self.ranges = terms, ranges
         self.places = self.places[keep]
-        self.schedule = self.schedule.only(keep)
+        self.chunk = self.chunk.only(keep)
 
     def _write_back(self) -> None:
         if self.state is self._whole:

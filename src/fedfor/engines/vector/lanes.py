@@ -1,18 +1,22 @@
 """Who is trained beside whom, and on which rows at which step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...data.labelled import Rows
-from ...randomness import generator
+from ...data.labelled import LabelledData, Rows
+from ...randomness import entropy, generator
 from ..batches import plan_batches
 from ..engine import Job
 from ..training import Training
+
+if TYPE_CHECKING:
+    from .step import Batch
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Lane:
     """Its place among the jobs of the task."""
     job: Job
     batches: list[Rows]
+    entropy: int
+    """The randomness of the client's dropout, as if it were trained alone."""
     images: Tensor | None = None
     """How the images of all batches are to be changed, one after another."""
 
@@ -38,18 +44,8 @@ def plan_lane(task: int, place: int, job: Job, training: Training, seed: int, ro
     images = None
     if (augmentation := training.augmentation) is not None:
         images = augmentation.draw(sum(map(len, positions)), seed, round_, job.client)
-    return Lane(task, place, job, [job.samples.rows[p] for p in positions], images)
-
-
-def chunks(lanes: Sequence[Lane], most: int) -> Iterator[list[Lane]]:
-    """At most so many lanes at a time, in chunks of like size.
-
-    Those with like numbers of steps go together; within a chunk they lie by task.
-    """
-    by_steps = sorted(lanes, key=lambda lane: -lane.steps)
-    size = -(-len(lanes) // -(-len(lanes) // most))
-    for start in range(0, len(by_steps), size):
-        yield sorted(by_steps[start : start + size], key=lambda lane: (lane.task, lane.place))
+    noise = entropy(seed, "dropout", round_, job.client)
+    return Lane(task, place, job, [job.samples.rows[p] for p in positions], noise, images)
 
 
 @dataclass(frozen=True)
@@ -105,3 +101,63 @@ class Schedule:
     def only(self, lanes: NDArray[np.int64]) -> "Schedule":
         images = None if self.images is None else self.images[:, lanes]
         return Schedule(self.rows[:, lanes], self.counts[:, lanes], images)
+
+
+@dataclass
+class Chunk:
+    """Lanes that are trained together, those of a task side by side."""
+
+    lanes: list[Lane]
+    schedule: Schedule
+    batches: "Batch | None" = None
+    """The batches of all steps on the device, where they were brought there ahead."""
+
+    @staticmethod
+    def of(lanes: Iterable[Lane]) -> "Chunk":
+        by_task = sorted(lanes, key=lambda lane: (lane.task, lane.place))
+        return Chunk(by_task, Schedule.of(by_task))
+
+    def only(self, places: NDArray[np.int64]) -> "Chunk":
+        return Chunk([self.lanes[i] for i in places], self.schedule.only(places))
+
+    @property
+    def data(self) -> LabelledData:
+        return self.lanes[0].job.samples.data
+
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """For each task that has lanes here: the task, its first lane and the next one's first."""
+        found: list[tuple[int, int, int]] = []
+        for i, lane in enumerate(self.lanes):
+            if found and found[-1][0] == lane.task:
+                found[-1] = (lane.task, found[-1][1], i + 1)
+            else:
+                found.append((lane.task, i, i + 1))
+        return found
+
+    def relabelled(self) -> list[tuple[int, int, Tensor]]:
+        """The lanes whose labels are not those of the data, and what each class is there."""
+        found: list[tuple[int, int, Tensor]] = []
+        for i, lane in enumerate(self.lanes):
+            relabel = lane.job.samples.relabel
+            if relabel is None:
+                continue
+            if found and found[-1][1] == i and found[-1][2] is relabel:
+                found[-1] = (found[-1][0], i + 1, relabel)
+            else:
+                found.append((i, i + 1, relabel))
+        return found
+
+    def noise_keys(self) -> NDArray[np.int32]:
+        """For dropout that is hashed on the device: a number for each client."""
+        return np.array([lane.entropy % 2**31 for lane in self.lanes], dtype=np.int32)
+
+
+def chunks(lanes: Sequence[Lane], most: int) -> Iterator[Chunk]:
+    """At most so many lanes at a time, in chunks of like size.
+
+    Those with like numbers of steps go together.
+    """
+    by_steps = sorted(lanes, key=lambda lane: -lane.steps)
+    size = -(-len(lanes) // -(-len(lanes) // most))
+    for start in range(0, len(by_steps), size):
+        yield Chunk.of(by_steps[start : start + size])

@@ -21,7 +21,7 @@ from ..fisher import Loss
 from ..precision import Compile, Precision
 from ..training import Training
 from .cohort import Cohort
-from .lanes import Lane, chunks, plan_lane
+from .lanes import Chunk, Lane, chunks, plan_lane
 from .memory import bytes_a_lane, lanes_on_cpu, lanes_that_fit
 from .model import StackedModel
 from .resident import Resident
@@ -60,6 +60,14 @@ class Task:
         ]
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """A round that was planned before its turn."""
+
+    jobs: list[Sequence[Job]]
+    chunks: list[Chunk]
+
+
 class Trainer:
     """Trains the clients of several tasks together: same model, each task its own algorithm."""
 
@@ -81,49 +89,59 @@ class Trainer:
         self.data = Resident(device, self.model.dtype)
         self._checked = False
         self._arenas: dict[object, Arena] = {}
-        self._planned: dict[object, list[Lane]] = {}
+        self._planned: _Plan | None = None
         self._numbers: Tensor | None = None
 
     def train(self, tasks: Sequence[Task]) -> Iterator[tuple[int, StackedResult]]:
         """For each task, by its place, the results of some of its clients, until all are done."""
-        lanes = [lane for i, task in enumerate(tasks) for lane in self._lanes(i, task)]
-        if not lanes:
-            return
-        self._check(lanes, tasks)
-        self._decide(lanes)
-        left = len(lanes)
-        for of_data in _by_data(lanes):
-            for together in chunks(of_data, self.most_lanes or len(lanes)):
-                left -= len(together)
-                yield from self._train_or_split(tasks, together, last=left == 0)
+        plan = self._planned_for(tasks)
+        if plan is None:
+            lanes = [n for i, t in enumerate(tasks) for n in t.lanes(i, t.jobs, t.message.round)]
+            if not lanes:
+                return
+            self._check(lanes, tasks)
+            self._decide(lanes)
+            plan = list(self._chunks(lanes))
+        for chunk in plan:
+            yield from self._train_or_split(tasks, chunk, last=chunk is plan[-1])
 
-    def _lanes(self, place: int, task: Task) -> list[Lane]:
-        """What each client does at each step, as it was planned ahead if it was."""
-        planned = self._planned.pop((task.seed, task.message.round, id(task.training)), [])
-        if len(planned) == len(task.jobs) and all(
-            lane.job is job and lane.task == place
-            for lane, job in zip(planned, task.jobs, strict=True)
-        ):
-            return planned
-        return task.lanes(place, task.jobs, task.message.round)
+    def _chunks(self, lanes: Sequence[Lane]) -> Iterator[Chunk]:
+        for of_data in _by_data(lanes):
+            yield from chunks(of_data, self.most_lanes or len(lanes))
+
+    def _planned_for(self, tasks: Sequence[Task]) -> list[Chunk] | None:
+        """What was planned ahead, if it was for just these jobs."""
+        planned, self._planned = self._planned, None
+        if planned is None or len(planned.jobs) != len(tasks):
+            return None
+        for task, jobs in zip(tasks, planned.jobs, strict=True):
+            same = zip(task.jobs, jobs, strict=False)
+            if len(task.jobs) != len(jobs) or not all(a is b for a, b in same):
+                return None
+        return planned.chunks
 
     def _plan_ahead(self, tasks: Sequence[Task]) -> None:
         """The next round, while the GPU still works on this one."""
-        self._planned.clear()
-        for i, task in enumerate(tasks):
-            round_ = task.message.round + 1
-            if task.ahead is not None:
-                with suppress(FedforError):  # what is wrong there is said in its turn
-                    lanes = task.lanes(i, task.ahead(), round_)
-                    self._planned[task.seed, round_, id(task.training)] = lanes
+        jobs, lanes = [], []
+        with suppress(FedforError):  # what is wrong there is said in its turn
+            for i, task in enumerate(tasks):
+                if task.ahead is None:
+                    return
+                jobs.append(task.ahead())
+                lanes += task.lanes(i, jobs[-1], task.message.round + 1)
+            planned = list(self._chunks(lanes))
+            for chunk in planned:
+                chunk.batches = self._batches(chunk)
+            self._planned = _Plan(jobs, planned)
 
     def _train_or_split(
-        self, tasks: Sequence[Task], lanes: Sequence[Lane], last: bool
+        self, tasks: Sequence[Task], chunk: Chunk, last: bool
     ) -> Iterator[tuple[int, StackedResult]]:
         """Train these lanes, or half of them at a time if memory runs out after all."""
+        lanes = chunk.lanes
         try:
             with self.model.backend(), self._seeded(tasks, lanes):
-                results = self._train_together(tasks, lanes).results(self.data)
+                results = self._train_together(tasks, chunk).results(self.data)
             if last and self.device.type == "cuda":
                 self._plan_ahead(tasks)
         except torch.OutOfMemoryError as error:
@@ -220,17 +238,17 @@ class Trainer:
                 "requires_grad_(False), or use engine = 'serial'"
             )
 
-    def _train_together(self, tasks: Sequence[Task], lanes: Sequence[Lane]) -> Cohort:
-        cohort = Cohort(self.model, tasks, lanes)
+    def _train_together(self, tasks: Sequence[Task], chunk: Chunk) -> Cohort:
+        cohort = Cohort(self.model, tasks, chunk)
         arena = self._arena(cohort)
         arena.begin(cohort)
-        x, y = self.data.of(lanes[0].job.samples.data)
-        batches = self._batches(cohort, y)
+        x, _ = self.data.of(chunk.data)
+        batches = self._batches(chunk) if chunk.batches is None else chunk.batches
         for s in range(cohort.schedule.steps):
             if (keep := self._worth_keeping(cohort, s)) is not None:
                 cohort.shrink(keep)
                 arena.release()
-                arena, batches = self._arena(cohort), self._batches(cohort, y)
+                arena, batches = self._arena(cohort), self._batches(cohort.chunk)
                 arena.go_on(cohort)
             batch = self._batch(cohort, batches, s)
             step = cohort.step(s)
@@ -277,21 +295,19 @@ class Trainer:
             self._numbers = torch.arange(2 * s + 64, device=self.device)
         return self._numbers[s]
 
-    def _batches(self, cohort: Cohort, y: Tensor) -> Batch:
+    def _batches(self, chunk: Chunk) -> Batch:
         """All steps' batches on the device."""
-        rows = self.data.rows(cohort.schedule.rows)
-        labels = y[rows]
-        for part, (a, b) in zip(cohort.parts, cohort.ranges, strict=True):
-            relabel = part.lanes[0].job.samples.relabel
-            if relabel is not None:
-                labels[:, a:b] = relabel.to(self.device)[labels[:, a:b]]
-        keys = None
+        schedule = chunk.schedule
+        rows = self.data.rows(schedule.rows)
+        labels = self.data.of(chunk.data)[1][rows]
+        for a, b, relabel in chunk.relabelled():
+            labels[:, a:b] = relabel.to(self.device)[labels[:, a:b]]
+        keys, images = None, schedule.images
         if self.model.sites and self.device.type != "cpu":
-            keys = self.data.rows(cohort.noise_keys())
-        images = cohort.schedule.images
+            keys = self.data.rows(chunk.noise_keys())
         if images is not None:
             images = images.to(self.device)
-        return Batch(rows, labels, self.data.rows(cohort.schedule.counts), images, keys=keys)
+        return Batch(rows, labels, self.data.rows(schedule.counts), images, keys=keys)
 
     def _arena(self, cohort: Cohort) -> Arena:
         """Where this stack is trained: on a GPU, in the tensors of the last one like it."""
