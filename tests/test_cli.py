@@ -334,3 +334,34 @@ def test_a_stopped_comparison_leaves_no_process_and_goes_on(tmp_path: Path, how:
     done = subprocess.run([*command, "resume", "c"], cwd=tmp_path, stdout=subprocess.DEVNULL)
     assert done.returncode == 0
     assert (tmp_path / "c/table.md").is_file()
+
+
+def test_bench(fedfor: Cli, tmp_path: Path) -> None:
+    words = "bench --models linear,mlp --cohorts 2,3 --seconds 0 --samples 8 --json b.json"
+    code, out, _ = fedfor(*words.split())
+    assert code == 0
+    assert out.count("vector") == 4
+    figures = json.loads((tmp_path / "b.json").read_text())
+    assert figures["command"] == f"fedfor {words}"
+    assert len({(r["engine"], r["model"], r["cohort"]) for r in figures["results"]}) == 8
+    for result in figures["results"]:
+        assert result["images_a_second"] == pytest.approx(8 * result["clients_a_second"])
+    for bad, message in (
+        ("--models net", "'net' is not known"),
+        ("--cohorts ten", "--cohorts ten: write whole numbers"),
+        ("--precision fp8", "precision cannot be 'fp8'"),
+    ):
+        code, _, err = fedfor("bench", *bad.split())
+        assert (code, message in err) == (2, True)
+
+
+def test_the_engine_is_chosen_and_told(fedfor: Cli, tmp_path: Path) -> None:
+    for engine in ("vector", "serial"):
+        code, _, _ = fedfor("run", "prior-shift", *SMALL, "--engine", engine, "--out", engine)
+        assert code == 0
+        environment = json.loads((tmp_path / engine / "environment.json").read_text())
+        assert environment["engine"] == engine
+    code, _, err = fedfor("run", "prior-shift", *SMALL, "--engine", "vectro", "--out", "wrong")
+    assert code == 2
+    assert "engine" in err
+    assert "'vector'" in err
