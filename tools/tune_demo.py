@@ -36,6 +36,7 @@ def main() -> None:
         for method, (key, values) in OWN.items()
     }
     tables = read_toml("demo")
+    tables["engine"] = "serial"  # the reference
     tables["compare"] = {"algorithms": [a for labels in grid.values() for a in labels]}
     tables["compare"]["seeds"] = SEEDS
     comparison = Comparison(tables, folder)

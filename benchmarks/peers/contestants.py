@@ -10,7 +10,7 @@ class Contestant:
     module: str
     """Holds run(model, rounds), which gives the clock at each round's end, and the model then."""
     package: str
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str | int] = field(default_factory=dict)
     workers: int = 1
     """Processes that torchrun starts. Flower's actors are its own affair."""
 
@@ -31,6 +31,7 @@ class Contestant:
 
 CONTESTANTS = {
     "fedfor, vector": Contestant("ours", "fedfor", {"engine": "vector"}),
+    "fedfor, vector, two threads": Contestant("ours", "fedfor", {"engine": "vector", "threads": 2}),
     "fedfor, serial": Contestant("ours", "fedfor", {"engine": "serial"}),
     "plain loop": Contestant("plain", "torch"),
     "pfl-research": Contestant("pfl_research", "pfl"),

@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import torch
 from torch import nn
 
 import fedfor
@@ -11,7 +12,8 @@ from fedfor.data import DataSplit, LabelledData, Partition
 from .task import BATCH, CLASSES, CLIENTS, RATE, SAMPLES, make_data, make_model
 
 
-def run(name: str, rounds: int, engine: str) -> tuple[list[float], nn.Module]:
+def run(name: str, rounds: int, engine: str, threads: int = 1) -> tuple[list[float], nn.Module]:
+    torch.set_num_threads(threads)
     x, y = make_data()
     data = LabelledData("noise", x.flatten(0, 1), y.flatten(), CLASSES)
     few = LabelledData("few", x[0], y[0], CLASSES)

@@ -3,7 +3,8 @@
 import copy
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedfor.algorithms import Algorithm, algorithm
+from fedfor.algorithms import Algorithm, ClientOpt, Local, Named, algorithm
 from fedfor.data import ConceptShift, DataSplit, LabelledData, Partition, Population
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.vector import Trainer, VectorEngine
@@ -356,6 +357,24 @@ def test_an_optimizer_that_mixes_weights_is_told(split: DataSplit) -> None:
 
     with pytest.raises(ConfigError, match="cannot use the optimizer Mine"):
         simulate("fedavg", population, "mlp", rounds=1, engine="vector", optimizer=make)
+
+
+@dataclass(frozen=True)
+class Shrink(ClientOpt):
+    """Pulls all weights by their common length: not elementwise."""
+
+    name: ClassVar[str] = "shrink"
+
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor:
+        return w * (w - w0).norm()
+
+
+def test_a_client_opt_that_is_not_elementwise_is_told(split: DataSplit) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+    with pytest.raises(ConfigError, match="cannot use shrink, whose added gradient"):
+        simulate(Shrink(), population, "mlp", rounds=1, engine="vector")
+    with pytest.warns(UserWarning, match="cannot use shrink"):
+        simulate(Shrink(), population, "mlp", rounds=1)
 
 
 def test_a_loss_that_is_no_mean(split: DataSplit) -> None:

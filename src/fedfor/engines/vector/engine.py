@@ -14,7 +14,7 @@ from ..precision import Compile, Precision
 from ..training import Training
 from .evaluation import evaluate
 from .trainer import Task, Trainer
-from .update import SgdOptions, make_optimizer
+from .update import SgdOptions, make_optimizer, require_elementwise
 
 
 class VectorEngine:
@@ -50,8 +50,9 @@ class VectorEngine:
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
 
     def check(self, x: Tensor, y: Tensor) -> None:
-        """Say now what stands in the way of training this model with this optimizer together."""
+        """Say now what stands in the way of training this model, with this method, together."""
         self.trainer.check(x, y)
+        require_elementwise(self.algorithm.client)
         if SgdOptions.of(self.training) is None:
             make_optimizer(self.training, torch.zeros(1, 1), 1)
 

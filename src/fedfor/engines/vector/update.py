@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ...algorithms import ClientOpt
+from ...algorithms import ClientOpt, Local
 from ...errors import ConfigError
 from ..training import Training
 
@@ -80,3 +80,32 @@ def with_penalty(client: ClientOpt, gradient: Tensor, w: Tensor, term: "Term") -
     if shared == gradient.shape[1]:
         return gradient + added
     return torch.cat([gradient[:, :shared] + added, gradient[:, shared:]], dim=1)
+
+
+def require_elementwise(client: ClientOpt) -> None:
+    """Refuse a ClientOpt that gives a weight another gradient when others lie beside it."""
+    draw = torch.Generator().manual_seed(0)
+
+    def rows(count: int) -> Tensor:
+        return torch.randn(count, 6, generator=draw, dtype=torch.float64)
+
+    column = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
+    w, start = rows(2), rows(1)
+    x = {extra: rows(1) for extra in client.down} | {extra: rows(2) for extra in client.keeps}
+
+    def added(clients: slice, columns: slice) -> Tensor | None:
+        of_clients = {e: t[clients if len(t) > 1 else slice(None), columns] for e, t in x.items()}
+        local = Local(column[:1], column[clients], column[clients] - 2)
+        return client.added_gradient(w[clients, columns], start[:, columns], of_clients, local)
+
+    every = slice(None)
+    whole = added(every, every)
+    for clients, columns in ((every, slice(0, 4)), (slice(0, 1), every), (slice(1, 2), every)):
+        part = added(clients, columns)
+        if whole is not None and (
+            part is None or not torch.allclose(part, whole[clients, columns], equal_nan=True)
+        ):
+            raise ConfigError(
+                f"the vector engine cannot use {client.name}, whose added gradient of a weight "
+                "depends on other weights or clients; use engine = 'serial'"
+            )
