@@ -2,9 +2,9 @@
 
     python benchmarks/gpu.py --json results/gpu.json
 
-Four tables: a full local step of ResNet20 (gather, forward, backward, penalty, update) with FedFOR
-and with FedAvg; where its time goes; the serial engine and a plain loop on the same work; and
-cohorts of up to 10,000 clients of a small CNN. Data are noise: no figure here depends on what they show.
+A full local step of ResNet20 (gather, forward, backward, penalty, update) with FedFOR and with
+FedAvg; where its time goes; the serial engine and a plain loop on the same work; and cohorts of up
+to 10,000 clients of a small CNN. Data are noise: no figure here depends on what they show.
 """
 
 import argparse

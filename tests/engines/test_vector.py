@@ -22,7 +22,7 @@ from fedfor.experiments.simulate import simulate
 from fedfor.experiments.simulation import Record, Simulation
 from fedfor.experiments.together import drive_together
 from fedfor.experiments.work import Evaluate, Train
-from fedfor.models import mlp, resnet20
+from fedfor.models import build_model, linear, mlp, resnet20
 from fedfor.tensors import Tensors
 
 from ..conftest import made_data
@@ -349,14 +349,12 @@ def test_a_model_that_cannot_be_stacked_is_told(split: DataSplit) -> None:
 def test_an_optimizer_that_mixes_weights_is_told(split: DataSplit) -> None:
     population = Partition(split, [np.arange(10), np.arange(10, 20)])
 
-    class Mine(torch.optim.SGD):
-        pass
-
     def make(parameters: Iterable[Tensor], lr: float) -> torch.optim.Optimizer:
-        return Mine(parameters, lr=lr)
+        return torch.optim.SGD(parameters, lr=lr)
 
-    with pytest.raises(ConfigError, match="cannot use the optimizer Mine"):
-        simulate("fedavg", population, "mlp", rounds=1, engine="vector", optimizer=make)
+    for optimizer, words in ((make, "that a function makes"), ("adafactor", "Adafactor, which")):
+        with pytest.raises(ConfigError, match=f"cannot use .*{words}"):
+            simulate("fedavg", population, "mlp", rounds=1, engine="vector", optimizer=optimizer)
 
 
 @dataclass(frozen=True)
@@ -377,22 +375,23 @@ def test_a_client_opt_that_is_not_elementwise_is_told(split: DataSplit) -> None:
         simulate(Shrink(), population, "mlp", rounds=1)
 
 
-def test_a_loss_that_is_no_mean(split: DataSplit) -> None:
-    """Clients alike can be trained together; where batches differ it would be another loss."""
+def test_a_loss_that_is_no_mean() -> None:
+    """It bears no padding, so only clients with like batches are trained together."""
 
-    def summed(outputs: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(outputs, y, reduction="sum")
+    def weighted(outputs: Tensor, y: Tensor) -> Tensor:
+        weight = torch.tensor([1.0, 2.0, 5.0]).to(outputs)
+        return nn.functional.cross_entropy(outputs, y, weight=weight)
 
-    alike = Partition(split, [np.arange(8), np.arange(8, 16)])
-    both_ = [
-        simulate("fedavg", alike, "mlp", rounds=2, engine=e, loss=summed, batch_size=4, lr=0.01)
-        for e in ("vector", "serial")
-    ]
-    for p, q in zip(both_[0].model.parameters(), both_[1].model.parameters(), strict=True):
-        torch.testing.assert_close(p, q)
-    unlike = Partition(split, [np.arange(8), np.arange(8, 15)])
-    with pytest.raises(ConfigError, match="is not the mean over its samples"):
-        simulate("fedavg", unlike, "mlp", rounds=1, engine="vector", loss=summed, batch_size=4)
+    runs = []
+    for engine in (VectorEngine, SerialEngine):
+        model, chosen = build(mlp), algorithm("fedfor")
+        worker = engine(model, chosen, TRAINING, 0, weighted)
+        clients = ragged((4, 18, 18, 4, 9, 18))
+        runs.append(Simulation(clients, model, chosen, TRAINING, worker, cohort=6, seed=0))
+        for _ in range(2):
+            runs[-1].round()
+    assert not runs[0].engine.trainer.model.pads  # type: ignore[attr-defined]
+    assert_same(*runs)
 
 
 def test_another_loss_with_ragged_clients() -> None:
@@ -482,3 +481,87 @@ def test_planning_ahead_changes_nothing() -> None:
         with pytest.raises(StopIteration):
             steps.send(ahead.engine.evaluate(evaluated.exams))
     assert_same(plain, ahead)
+
+
+def test_traces_of_batches_of_all_sizes() -> None:
+    """Many rounds of cohorts unlike each other: a trace is used again only where it holds."""
+    training = Training(epochs=5, batch_size=7, lr=0.01)
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        clients = ragged([int(n) for n in draw.choice([5, 12, 7, 20], 8)])
+        assert_same(*both(build(linear), "fedavg", training, clients, rounds=8))
+
+
+class Centred(nn.Module):
+    """Takes the mean over the batch out, by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear((x - x.mean(0)).flatten(1))
+        return y
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4, padding_idx=2)
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = (x.flatten(1)[:, ::4] * 2).long().clamp(-4, 4) + 4
+        y: Tensor = self.linear(self.embedding(words).mean(1))
+        return y
+
+
+@pytest.mark.parametrize("make", [Centred, Words], ids=lambda m: m.__name__)
+def test_models_that_padding_would_change(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    assert_same(*both(make().double(), "fedavg"))
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+        self.calls: Tensor
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = self.calls + 1
+        y: Tensor = self.linear(x.flatten(1))
+        return y
+
+
+def test_models_that_would_be_trained_wrongly_are_refused(split: DataSplit) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 25)])
+    sideways = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (8, 8)), nn.Flatten(0, 1), nn.Dropout())
+    sideways.extend([nn.Linear(8, 3), nn.Unflatten(0, (-1, 8)), nn.Flatten(), nn.Linear(24, 3)])
+    for model, words in (
+        (Counting(), "a buffer that the forward replaces"),
+        (sideways, "dropout on a tensor whose first axis is not the batch"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            simulate("fedavg", population, model, rounds=1, engine="vector")
+        with pytest.warns(UserWarning, match=words):
+            simulate("fedavg", population, model, rounds=1)
+
+
+def test_a_run_that_fails_leaves_those_beside_it_alone(split: DataSplit) -> None:
+    """One run's client has a single sample, which batch norm cannot take."""
+    trainer = Trainer(
+        build_model("cnn-bn", (1, 8, 8), 3), nn.functional.cross_entropy, torch.device("cpu")
+    )
+    training = Training(batch_size=4)
+    runs = []
+    for sizes in ((8, 9, 6, 5), (8, 1, 6, 5), (7, 8, 9, 10)):
+        model, chosen = build_model("cnn-bn", (1, 8, 8), 3), algorithm("fedavg")
+        clients = Partition(split, [np.arange(n) for n in sizes])
+        worker = VectorEngine(model, chosen, training, 0, trainer=trainer)
+        runs.append(Simulation(clients, model, chosen, training, worker, cohort=4, seed=0))
+    ended: dict[int, object] = {}
+    drive_together([r.steps() for r in runs], ended.__setitem__)
+    assert "client 1 has a single sample" in str(ended[1])
+    assert all(isinstance(ended[i], dict) for i in (0, 2))

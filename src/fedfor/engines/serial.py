@@ -87,7 +87,7 @@ class SerialEngine:
         load_tensors(self.model, kept.extras[OWN_LAYERS] if kept else self.initial_own)
         self.model.eval()
         correct, loss = 0, 0.0
-        with torch.inference_mode():
+        with torch.no_grad():
             for start in range(0, len(samples), EVALUATION_BATCH):
                 x, y = self._to_device(samples.batch(slice(start, start + EVALUATION_BATCH)))
                 outputs = self.model(x)

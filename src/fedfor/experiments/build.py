@@ -146,7 +146,7 @@ def check_model(model: nn.Module, algorithm: Algorithm, split: DataSplit) -> Non
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             x = split.train.x[:2]
             like = next(model.parameters(), x)
             if x.is_floating_point():

@@ -1,9 +1,10 @@
 """Many runs in step, their work done as one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from ..engines import StackedResult
 from ..engines.vector import Trainer, VectorEngine
 from ..engines.vector.evaluation import evaluate
 from ..errors import FedforError
@@ -89,13 +90,31 @@ def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
             takes.append((run, work.take))
         except FedforError as error:
             run.error = error
-    for place, result in trainer.train(tasks):
+    taken: list[set[int]] = [set() for _ in tasks]
+
+    def deliver(place: int, result: StackedResult) -> None:
         run, take = takes[place]
+        taken[place].update(result.clients)
         if run.error is None:
             try:
                 take(result)
             except FedforError as error:
                 run.error = error
+
+    try:
+        for place, result in trainer.train(tasks):
+            deliver(place, result)
+    except FedforError as error:
+        if len(tasks) == 1:
+            takes[0][0].error = error
+            return
+        for place, task in enumerate(tasks):  # whose fault it was shows when each is alone
+            left = [job for job in task.jobs if job.client not in taken[place]]
+            try:
+                for _, result in trainer.train([replace(task, jobs=left, ahead=None)]):
+                    deliver(place, result)
+            except FedforError as problem:
+                takes[place][0].error = problem
 
 
 def _evaluate(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:

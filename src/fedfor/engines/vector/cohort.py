@@ -110,7 +110,7 @@ class Part:
         )
         keep = {extra: rows.expand(count, -1) for extra, rows in outcome.kept.items()}
         kept = None
-        if keep or self.own:
+        if client.keeps or self.own:
             kept = tuple(self._keep(i, keep, state) for i in range(count))
         losses = state.loss.double() / term.steps[:, 0]
         return StackedResult(tuple(lane.job.client for lane in self.lanes), reply, kept, losses)
@@ -118,7 +118,7 @@ class Part:
     def _keep(self, i: int, rows: Tensors, state: State) -> Kept:
         """Copies, so that a client's state does not hold the whole cohort's memory."""
         split = self.model.layout.split
-        extras: Extras = {}
+        extras: Extras = {extra: {} for extra in self.task.algorithm.client.keeps}
         for extra, of_all in rows.items():
             of_one = split(of_all[i : i + 1].clone())
             extras[extra] = {name: t[0] for name, t in of_one.items()}
@@ -209,7 +209,10 @@ class Cohort:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for stacks of the same runs, divided alike."""
-        return tuple((s.start, s.stop, id(s.client), s.sgd) for s in self.shares)
+        return tuple(
+            (s.start, s.stop, id(s.client), s.sgd, part.width, part.task.training.augmentation)
+            for s, part in zip(self.shares, self.parts, strict=True)
+        )
 
     def step(self, s: int) -> LocalStep:
         alone = bool((self.schedule.counts[s] == 1).any())

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ...algorithms import Algorithm
 from ...algorithms.sharing import stays_local
+from ...errors import ConfigError
 from ...protocol import Message
 from ...protocol.local import own_layers
 from ..engine import Ahead, Exam, Job, Score, StackedResult
@@ -42,7 +43,7 @@ class VectorEngine:
         trainer: Trainer | None = None,
     ) -> None:
         model = model.to(device)
-        if trainer is None or not trainer.fits(model):
+        if trainer is None or not trainer.fits(model, loss):
             where = torch.device(device)
             trainer = Trainer(model, loss, where, precision, lanes, compile, rounds)
         self.trainer = trainer
@@ -53,8 +54,14 @@ class VectorEngine:
         """Say now what stands in the way of training this model, with this method, together."""
         self.trainer.check(x, y)
         require_elementwise(self.algorithm.client)
-        if SgdOptions.of(self.training) is None:
+        sgd, unused = SgdOptions.of(self.training), self.trainer.model.unused
+        if sgd is None:
             make_optimizer(self.training, torch.zeros(1, 1), 1)
+        if unused and (sgd is None or sgd.weight_decay):
+            raise ConfigError(
+                f"the vector engine would shrink parameter '{unused[0]}', which takes no part in "
+                "the model's output; freeze it with requires_grad_(False), or use engine = 'serial'"
+            )
 
     def train(
         self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None

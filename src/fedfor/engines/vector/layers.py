@@ -95,6 +95,8 @@ class StackedLayers(TorchFunctionMode):
     """Within, layers follow the rules for a stack of clients."""
 
     noise: Noise
+    batch: int = 0
+    """Samples of each client, padding included."""
     weight: Tensor | None = None
     """1 for a sample, 0 for padding, by client and place in the batch. None: no padding."""
     smallest: int = 2
@@ -109,9 +111,10 @@ class StackedLayers(TorchFunctionMode):
             F.linear: self._linear,
             F.batch_norm: self._batch_norm,
             F.dropout: self._dropout,
-            F.dropout1d: self._feature_dropout,
-            F.dropout2d: self._feature_dropout,
-            F.dropout3d: self._feature_dropout,
+            F.dropout1d: self._feature_dropout(F.dropout1d, 3),
+            F.dropout2d: self._feature_dropout(F.dropout2d, 4),
+            F.dropout3d: self._feature_dropout(F.dropout3d, 5),
+            F.embedding: self._embedding,
             F.max_pool2d: self._max_pool,
         }
         for name in ("conv1d", "conv2d", "conv3d"):
@@ -197,12 +200,15 @@ class StackedLayers(TorchFunctionMode):
         def rule(
             x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None
         ) -> Tensor:
+            self._require_batch_first(x, "batch norm")
             if self.weight is None and x.device.type == "cpu":
                 return _batch_norm_as_channels(x, mean, var, w, b, momentum, eps)
             return _batch_norm(x, mean, var, w, b, momentum, eps, self.weight)
 
-        def plain(*tensors: Tensor | None) -> Tensor:
-            raise NotImplementedError("batch norm outside the clients' models")
+        def plain(
+            x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None
+        ) -> Tensor:
+            return F.batch_norm(x, mean, var, w, b, True, momentum, eps)
 
         return self._apply(rule, plain, input, running_mean, running_var, weight, bias)
 
@@ -228,21 +234,66 @@ class StackedLayers(TorchFunctionMode):
         training: bool = True,
         inplace: bool = False,
     ) -> Tensor:
-        return self._times_noise(input, p, training, tuple(input.shape[1:]))
+        return self._times_noise(input, p, training, inplace, tuple(input.shape[1:]))
 
-    def _feature_dropout(
-        self,
-        input: Tensor,  # noqa: A002
-        p: float = 0.5,
-        training: bool = True,
-        inplace: bool = False,
+    def _feature_dropout(self, plain: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
+        """Drops whole channels; input of other than so many axes means something else to torch."""
+
+        def drop(
+            input: Tensor,  # noqa: A002
+            p: float = 0.5,
+            training: bool = True,
+            inplace: bool = False,
+        ) -> Tensor:
+            if input.ndim != axes:
+                return plain(input, p, training, inplace)
+            shape = (input.shape[1],) + (1,) * (axes - 2)
+            return self._times_noise(input, p, training, inplace, shape)
+
+        return drop
+
+    def _times_noise(
+        self, x: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]
     ) -> Tensor:
-        return self._times_noise(input, p, training, (input.shape[1],) + (1,) * (input.ndim - 2))
-
-    def _times_noise(self, x: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
         if not training or p == 0:
             return x
-        return self._apply(lambda x: x * self.noise.draw(x, p, shape), lambda x: F.dropout(x, p), x)
+
+        def rule(x: Tensor) -> Tensor:
+            if x.device.type == "cpu":
+                self._require_batch_first(x, "dropout")
+            noise = self.noise.draw(x, p, shape)
+            return x.mul_(noise) if inplace else x * noise
+
+        return self._apply(rule, lambda x: F.dropout(x, p, True, inplace), x)
+
+    def _embedding(
+        self,
+        input: Tensor,  # noqa: A002
+        weight: Tensor,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Tensor:
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise ValueError("an embedding with max_norm, scale_grad_by_freq or sparse")
+
+        def rule(words: Tensor, w: Tensor) -> Tensor:
+            """All clients' tables under one another."""
+            clients, rows = w.shape[:2]
+            first = torch.arange(clients, device=w.device).view(-1, *(1,) * (words.ndim - 1))
+            found = F.embedding(words + first * rows, w.flatten(0, 1))
+            if padding_idx is None:
+                return found
+            padding = (words == padding_idx % rows)[..., None]
+            return torch.where(padding, found.detach(), found)
+
+        return self._apply(rule, lambda i, w: F.embedding(i, w, padding_idx), input, weight)
+
+    def _require_batch_first(self, x: Tensor, layer: str) -> None:
+        if self.batch and x.shape[1] != self.batch:
+            raise ValueError(f"{layer} on a tensor whose first axis is not the batch")
 
     @staticmethod
     def _apply(rule: Rule, plain: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:

@@ -1,5 +1,6 @@
 """Many copies of a model, each with its own weights, in one forward and one backward."""
 
+import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ...algorithms.sharing import buffers
 from ...errors import ConfigError
+from ...randomness import torch_seeded
 from ...tensors import Tensors
 from ..fisher import Loss
 from ..precision import Precision
@@ -35,6 +37,8 @@ class StackedModel:
         self.unused: tuple[str, ...] = ()
         self.draws = True
         """Whether the forward draws at random by other ways than dropout."""
+        self.pads = True
+        """Whether batches may be padded: otherwise only clients with like batches go together."""
 
     def gradients(
         self,
@@ -54,7 +58,8 @@ class StackedModel:
             outputs = self._forward(params, held, x, weight, noise, smallest, train)
             losses = self.loss(outputs, y, weight)
             grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
-        self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
+        if isinstance(noise, Recorded) and train:
+            self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
         filled = {
             name: torch.zeros_like(p) if g is None else g.to(p.dtype)
             for (name, p), g in zip(params.items(), grads, strict=True)
@@ -82,7 +87,8 @@ class StackedModel:
             return functional_call(self.model, {**params, **held}, (x,))
 
         compute = torch.bfloat16 if self.precision == "bf16" else None
-        layers = StackedLayers(noise, weight, smallest, compute, self.precision != "fp32")
+        batch = 0 if shared else x.shape[1]
+        layers = StackedLayers(noise, batch, weight, smallest, compute, self.precision != "fp32")
         was_training = self.model.training
         self.model.train(train)
         try:
@@ -119,23 +125,58 @@ class StackedModel:
         Says in one sentence what stands in the way of a model that cannot be stacked.
         """
         name = type(self.model).__name__
-        row = self.layout.row(dict(self.model.named_parameters()), self.like).detach()
-        held = {n: torch.stack([b, b]) for n, b in buffers(self.model).items()}
         noise = Recorded()
         before = self._random_state()
         try:
-            self.gradients(
-                torch.stack([row, row]), held, torch.stack([x, x]), torch.stack([y, y]), None, noise
-            )
+            self._require_kept_buffers(x)
+            self._trial(x, y, None, noise)
+            self.draws = not torch.equal(before, self._random_state())
+            self.sites = noise.sites
+            self.loss.learn(self._alone(x), y)
+            if len(x) > 2:
+                self._learn_padding(x, y)
         except Exception as error:  # it is the user's model that runs here
             reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
             raise ConfigError(
                 f"the vector engine cannot train copies of {name} together ({reason}); "
                 "use engine = 'serial'"
             ) from error
-        self.sites = noise.sites
-        self.draws = not torch.equal(before, self._random_state())
-        self.loss.learn(self._alone(x), y)
+
+    def _trial(
+        self, x: Tensor, y: Tensor, weight: Tensor | None, noise: Noise
+    ) -> tuple[Tensors, Tensors, Tensor]:
+        """A step of two clients with these samples, from the model as it is."""
+        row = self.layout.row(dict(self.model.named_parameters()), self.like).detach()
+        held = {n: torch.stack([b, b]) for n, b in buffers(self.model).items()}
+        x, y = torch.stack([x, x]), torch.stack([y, y])
+        mask = None if weight is None else torch.stack([weight, weight])
+        return self.gradients(torch.stack([row, row]), held, x, y, mask, noise)
+
+    def _learn_padding(self, x: Tensor, y: Tensor) -> None:
+        """Whether samples without weight leave the others' gradients and statistics alone."""
+        if not self.loss.mean_of_samples:
+            self.pads = False
+        elif not self.draws:
+            weight = torch.ones(len(x), dtype=self.dtype, device=self.device)
+            weight[-1] = 0
+            padded = self._trial(x, y, weight, Recorded())
+            alone = self._trial(x[:-1], y[:-1], None, Recorded())
+            rounding = 0.1 if self.precision == "bf16" else 1e-2
+            self.pads = all(
+                bool((t - other[n]).norm() <= rounding * other[n].norm() + 1e-5)
+                for mine, other in zip(padded[:2], alone[:2], strict=True)
+                for n, t in mine.items()
+                if t.is_floating_point()
+            )
+
+    def _require_kept_buffers(self, x: Tensor) -> None:
+        """A buffer that the forward puts another tensor in the place of would stay as it was."""
+        trial = copy.deepcopy(self.model).train()
+        before = {n: id(b) for n, b in trial.named_buffers()}
+        with torch.no_grad(), torch_seeded(0, "trial", device=self.device):
+            trial(x)
+        if before != {n: id(b) for n, b in trial.named_buffers()}:
+            raise ValueError("a buffer that the forward replaces instead of changing it in place")
 
     def _random_state(self) -> Tensor:
         if self.device.type == "cuda":
@@ -175,8 +216,15 @@ class StackedLoss:
         self.mean_of_samples = loss is F.cross_entropy
 
     def learn(self, outputs: Tensor, y: Tensor) -> None:
-        """Whether the loss of a batch is the mean of its samples' losses."""
+        """Whether the loss of a batch is the mean of its samples' losses.
+
+        Asked of outputs drawn at random: those of a new model can be all alike.
+        """
         if not self.mean_of_samples:
+            draw = torch.Generator().manual_seed(0)
+            outputs = torch.randn(outputs.shape, generator=draw).to(outputs)
+            if outputs.ndim == 2 and y.ndim == 1 and not y.is_floating_point():
+                y = torch.arange(len(y), device=y.device) % outputs.shape[1]
             alone = torch.stack(
                 [self.loss(o[None], t[None]) for o, t in zip(outputs, y, strict=True)]
             )

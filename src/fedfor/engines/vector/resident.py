@@ -21,6 +21,7 @@ class Resident:
         """All inputs and labels of a data set."""
         held = self._held.get(id(data))
         if held is None or held[0]() is not data:
+            self._held = {key: h for key, h in self._held.items() if h[0]() is not None}
             dtype = self.dtype if data.x.is_floating_point() else data.x.dtype
             held = weakref.ref(data), data.x.to(self.device, dtype), data.y.to(self.device)
             self._held[id(data)] = held

@@ -99,15 +99,15 @@ class Trainer:
             lanes = [n for i, t in enumerate(tasks) for n in t.lanes(i, t.jobs, t.message.round)]
             if not lanes:
                 return
-            self._check(lanes, tasks)
+            self._check(lanes)
             self._decide(lanes)
             plan = list(self._chunks(lanes))
         for chunk in plan:
             yield from self._train_or_split(tasks, chunk, last=chunk is plan[-1])
 
     def _chunks(self, lanes: Sequence[Lane]) -> Iterator[Chunk]:
-        for of_data in _by_data(lanes):
-            yield from chunks(of_data, self.most_lanes or len(lanes))
+        for alike in _alike(lanes, self.model.pads):
+            yield from chunks(alike, self.most_lanes or len(lanes))
 
     def _planned_for(self, tasks: Sequence[Task]) -> list[Chunk] | None:
         """What was planned ahead, if it was for just these jobs."""
@@ -210,33 +210,28 @@ class Trainer:
         at = (task.seed, "stack", task.message.round, first.job.client)
         return torch_seeded(*at, self.device)
 
-    def fits(self, model: nn.Module) -> bool:
-        """Whether this model is like the present one in all that is not trained or sent."""
-
-        def fixed(model: nn.Module) -> Tensors:
-            travels = {*trainable(model), *buffers(model)}
-            return {n: t for n, t in _all_tensors(model).items() if n not in travels}
-
-        mine, other = fixed(self.model.model), fixed(model)
-        return mine.keys() == other.keys() and all(
-            t.shape == other[n].shape and torch.equal(t, other[n].to(t)) for n, t in mine.items()
+    def fits(self, model: nn.Module, loss: Loss) -> bool:
+        """Whether this model is like the present one in all but what is trained or sent."""
+        mine, other = _all_tensors(self.model.model), _all_tensors(model)
+        travels = {*trainable(model), *buffers(model)}
+        return (
+            loss is self.model.loss.loss
+            and repr(model) == repr(self.model.model)
+            and mine.keys() == other.keys()
+            and all(t.shape == other[n].shape for n, t in mine.items())
+            and all(torch.equal(t, other[n].to(t)) for n, t in mine.items() if n not in travels)
         )
 
     def check(self, x: Tensor, y: Tensor) -> None:
         """Learn what the model needs, from a few samples, or say why it cannot be stacked."""
         if not self._checked:
-            self.model.check(x.to(self.device), y.to(self.device))
+            dtype = self.model.dtype if x.is_floating_point() else x.dtype
+            self.model.check(x.to(self.device, dtype), y.to(self.device))
             self._checked = True
 
-    def _check(self, lanes: Sequence[Lane], tasks: Sequence[Task]) -> None:
+    def _check(self, lanes: Sequence[Lane]) -> None:
         some = max(lanes, key=lambda lane: len(lane.batches[0]))
         self.check(*self.data.batch(some.job.samples, some.batches[0][:4]))
-        if self.model.unused and any(t.training.options.get("weight_decay") for t in tasks):
-            raise ConfigError(
-                f"parameter '{self.model.unused[0]}' takes no part in the model's output, and with "
-                "weight decay the vector engine would shrink it; freeze it with "
-                "requires_grad_(False), or use engine = 'serial'"
-            )
 
     def _train_together(self, tasks: Sequence[Task], chunk: Chunk) -> Cohort:
         cohort = Cohort(self.model, tasks, chunk)
@@ -281,9 +276,11 @@ class Trainer:
 
     def _batch(self, cohort: Cohort, batches: Batch, s: int) -> Batch:
         width = cohort.schedule.width(s)
-        batch = Batch(batches.rows[s, :, :width], batches.labels[s, :, :width], batches.counts[s])
+        # Contiguous whatever the width: a trace holds for one layout in memory.
+        rows, labels = (t[s, :, :width].contiguous() for t in (batches.rows, batches.labels))
+        batch = Batch(rows, labels, batches.counts[s])
         if batches.images is not None:
-            batch.images = batches.images[s, :, :width]
+            batch.images = batches.images[s, :, :width].contiguous()
         if self.model.sites and self.device.type == "cpu":
             batch.noise = cohort.noise(s, width)
         elif self.model.sites:
@@ -323,7 +320,8 @@ class Trainer:
     def _program(
         self, arena: Arena, step: LocalStep, batch: Batch, x: Tensor, cohort: Cohort, s: int
     ) -> Program:
-        key = (step.padded, step.alone, batch.rows.shape[1], x.data_ptr())
+        changed = batch.images is not None
+        key = (step.padded, step.alone, batch.rows.shape[1], changed, x.data_ptr())
         if key not in arena.programs:
             images = batch.rows.numel() * cohort.schedule.times(s)
             arena.programs[key] = Program(step, self._worth_compiling(images))
@@ -334,11 +332,13 @@ def _all_tensors(model: nn.Module) -> Tensors:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def _by_data(lanes: Sequence[Lane]) -> list[list[Lane]]:
-    """Only clients whose samples lie in one data set can share a gather."""
-    sets: dict[int, list[Lane]] = {}
+def _alike(lanes: Sequence[Lane], pads: bool) -> list[list[Lane]]:
+    """Lanes that can be in one stack: their samples lie in one data set, and, if the model does
+    not bear padding, their batches are of the same sizes."""
+    sets: dict[object, list[Lane]] = {}
     for lane in lanes:
-        sets.setdefault(id(lane.job.samples.data), []).append(lane)
+        sizes = None if pads else tuple(len(batch) for batch in lane.batches)
+        sets.setdefault((id(lane.job.samples.data), sizes), []).append(lane)
     return list(sets.values())
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from ...algorithms import ClientOpt, Local
@@ -53,9 +54,14 @@ def sgd_step(
 
 def make_optimizer(training: Training, weights: Tensor, round_: int) -> Optimizer:
     """A torch optimizer on a matrix of weights, one client a row."""
+    if not isinstance(training.optimizer, str):
+        raise ConfigError(
+            "the vector engine cannot use an optimizer that a function makes, which might treat "
+            "some parameters unlike others; use engine = 'serial'"
+        )
     optimizer = training.make_optimizer([weights], round_)
     name = type(optimizer).__name__
-    if type(optimizer).__module__.split(".")[0] != "torch" or name not in ELEMENTWISE:
+    if name not in ELEMENTWISE:
         raise ConfigError(
             f"the vector engine cannot use the optimizer {name}, which does not treat each weight "
             "alone as far as is known; use engine = 'serial'"
@@ -99,13 +105,23 @@ def require_elementwise(client: ClientOpt) -> None:
         return client.added_gradient(w[clients, columns], start[:, columns], of_clients, local)
 
     every = slice(None)
-    whole = added(every, every)
-    for clients, columns in ((every, slice(0, 4)), (slice(0, 1), every), (slice(1, 2), every)):
-        part = added(clients, columns)
-        if whole is not None and (
-            part is None or not torch.allclose(part, whole[clients, columns], equal_nan=True)
-        ):
-            raise ConfigError(
-                f"the vector engine cannot use {client.name}, whose added gradient of a weight "
-                "depends on other weights or clients; use engine = 'serial'"
-            )
+    try:
+        whole = added(every, every)
+        if whole is None:
+            return
+        make_fx(lambda lr: client.added_gradient(w, start, x, Local(lr, lr, lr)))(column)
+        same = True
+        for clients, columns in ((every, slice(0, 4)), (slice(0, 1), every), (slice(1, 2), every)):
+            part = added(clients, columns)
+            same &= part is not None and torch.allclose(part, whole[clients, columns])
+    except Exception as error:  # it is the user's own code that runs here
+        reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            f"the vector engine cannot use {client.name} on many clients at once, where the "
+            f"numbers in `local` are tensors ({reason}); use engine = 'serial'"
+        ) from error
+    if not same:
+        raise ConfigError(
+            f"the vector engine cannot use {client.name}, whose added gradient of a weight "
+            "depends on other weights or clients; use engine = 'serial'"
+        )
