@@ -1,6 +1,6 @@
 """The vector engine on one GPU: how fast, how far from the memory's speed, how many clients.
 
-    python benchmarks/gpu.py --json results/gpu.json
+    python -m benchmarks.gpu --json results/gpu.json
 
 A full local step of ResNet20 (gather, forward, backward, penalty, update) with FedFOR and with
 FedAvg; where its time goes; the serial engine and a plain loop on the same work; and cohorts of up
@@ -9,7 +9,6 @@ to 10,000 clients of a small CNN. Data are noise: no figure here depends on what
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections import defaultdict
@@ -28,6 +27,8 @@ from fedfor.engines.vector import VectorEngine
 from fedfor.experiments.simulation import Simulation
 from fedfor.models import build_model
 from fedfor.protocol import Server
+
+from .provenance import provenance
 
 BATCH = 128
 PASSES, ACTIVATIONS = 13, 190_000
@@ -188,11 +189,7 @@ def main() -> None:
     speed = copy_speed()
     floor = speed / (PASSES * ACTIVATIONS * 2)
     result: dict[str, Any] = {
-        "command": "python benchmarks/gpu.py",
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d"),
+        **provenance("benchmarks.gpu"),
         "copy_bytes_a_second": speed,
         "floor_images_a_second": floor,
         "steps": [],

@@ -15,14 +15,11 @@ Results are written as they come. benchmarks/carry_pfl.sh takes pfl to where pip
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,6 +30,8 @@ from torch import Tensor, nn
 
 import fedfor
 from fedfor.data import DataSplit, LabelledData, Partition
+
+from .provenance import provenance
 
 CONTESTANTS = ("fedfor", "pfl")
 IMAGES_PER_USER, COHORT, BATCH, RATE = 50, 50, 10, 0.1
@@ -285,16 +284,11 @@ def main() -> None:
     if device.type == "cpu":
         torch.set_num_threads(1)
     names = [chosen.only] if chosen.only else list(CONTESTANTS)
+    versions = {"fedfor": fedfor.__version__, **({"pfl": version("pfl")} if "pfl" in names else {})}
     head = {
-        "command": " ".join(["python -m benchmarks.pfl_task", *sys.argv[1:]]),
-        "date": date.today().isoformat(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu, one core",
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "fedfor": fedfor.__version__,
-            **({"pfl": version("pfl")} if "pfl" in names else {}),
-        },
+        **provenance("benchmarks.pfl_task"),
+        "versions": versions,
+        "note": "with --compile, speed is of compiled steps; accuracy is never",
     }
     task = read_task(chosen.data, chosen.samples, device)
     report = Report(chosen.json, head)

@@ -1,4 +1,4 @@
-"""Does bf16 or TF32 change what comes out? Accuracy curves on CIFAR-10, seed by seed.
+"""Does bf16 (or TF32, if asked for) change what comes out? Accuracy curves on CIFAR-10.
 
     python -m benchmarks.precision --data FOLDER --json results/precision.json
 
@@ -11,7 +11,6 @@ holds are not run again.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from pathlib import Path
@@ -31,6 +30,7 @@ from fedfor.models import build_model
 from fedfor.randomness import torch_seeded
 
 from .pfl_task import read_task
+from .provenance import provenance
 
 ALGORITHMS = ("fedavg", "fedfor")
 
@@ -114,16 +114,13 @@ def main() -> None:
         LabelledData("CIFAR-10 (test)", task.x_test, task.y_test, 10),
     )
     result: dict[str, Any] = {
-        "command": "python -m benchmarks.precision --data FOLDER",
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d"),
+        **provenance("benchmarks.precision"),
         "seconds": {},
         "curves": {},
     }
     if asked.json.exists():
-        result |= json.loads(asked.json.read_text())
+        before = json.loads(asked.json.read_text())
+        result |= {key: before[key] for key in ("seconds", "curves")}
     of: dict[str, dict[str, list[list[float]]]] = result["curves"]
     for precision in (p for p in asked.precisions if p not in of):
         began = time.perf_counter()

@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ..provenance import provenance
 from . import task
 from .contestants import CONTESTANTS
 
@@ -125,8 +125,7 @@ def main() -> None:
         for why in {result[name]["why"] for result in results.values() if "why" in result[name]}:
             console.print(f"{name}: {why}", soft_wrap=True, markup=False)
     written = {
-        "command": f"python -m benchmarks.peers --turns {chosen.turns} --rounds {chosen.rounds}",
-        "date": date.today().isoformat(),
+        **provenance("benchmarks.peers"),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {package: installed(package) for package in PACKAGES},

@@ -168,19 +168,20 @@ def show_algorithms(
 def bench(
     models: Annotated[str, typer.Option(help="Which, with commas between.")] = "linear,mlp,cnn",
     cohorts: Annotated[str, typer.Option(help="Clients a round, with commas.")] = "10,100",
-    engines: Annotated[str, typer.Option(help="Which, with commas.")] = "serial,vector",
+    engines: Annotated[str, typer.Option(help="serial, vector, auto.")] = "serial,vector",
     algorithm: Annotated[str, typer.Option(help="What the clients run.")] = "fedfor",
     samples: Annotated[int, typer.Option(min=1, help="Samples of each client.")] = 64,
     batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = 16,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ..., or auto.")] = "auto",
     precision: Annotated[str, typer.Option(help="Of vector: fp32, tf32 or bf16.")] = "fp32",
     compile_: Annotated[
-        str, typer.Option("--compile", help="Of vector on a GPU: always or never.")
+        str, typer.Option("--compile", help="Of vector on a GPU: auto, always or never.")
     ] = "never",
     lanes: Annotated[
         int | None, typer.Option(min=1, help="The most clients at once. Default: as fit.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0, help="For each case.")] = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads.")] = 1,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write the figures there, - for the terminal.")
     ] = None,
@@ -201,9 +202,11 @@ def bench(
     from .report.bench import bench_json, bench_table
 
     how = check_precision(precision, compile_)
-    timed = Bench(algorithm, samples, batch, seconds, device, *how, lanes)
+    timed = Bench(algorithm, samples, batch, seconds, device, *how, lanes, threads)
     names = [[part for part in text.split(",") if part] for text in (engines, models)]
     sizes = _whole_numbers("--cohorts", cohorts)
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        raise FedforError(f"--json {json_path}: there is no folder {json_path.absolute().parent}")
     console = _console()
     results = []
     with console.status("measuring") as status:
@@ -284,7 +287,7 @@ def _run_folder(path: Path) -> None:
 def _compare(comparison: "Comparison", workers: int | None) -> None:
     from .experiments.compare import compare as run_all
     from .report.comparison import write_report
-    from .report.progress import ComparisonProgress
+    from .report.progress import ComparisonProgress, engine_of
 
     console = _console()
     progress = ComparisonProgress(console, comparison)
@@ -299,6 +302,8 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
     except KeyboardInterrupt:
         _stopped(f"fedfor resume {comparison.path}")
     write_report(comparison, console)
+    if words := engine_of(comparison):
+        console.print(words, soft_wrap=True, highlight=False, markup=False)
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         what = f"{len(broken)} of {len(comparison.runs)} runs failed, see above"
         raise FedforError(f"{what}; mend it and go on with 'fedfor resume {comparison.path}'")

@@ -55,3 +55,9 @@ def require_choice(owner: str, setting: str, value: object, choices: Iterable[st
     if value not in choices:
         hint = nearest(str(value), choices)
         raise ConfigError(f"{owner}: {setting} cannot be {value!r}; {hint}")
+
+
+def in_short(error: BaseException) -> str:
+    """The first sentence of what somebody else's error says."""
+    lines = str(error).strip().splitlines()
+    return lines[0].split(". ")[0].rstrip(".")[:160] if lines else type(error).__name__

@@ -58,12 +58,14 @@ def test_draws_are_within_bounds_and_each_clients_own() -> None:
         (["flop"], "'flop' is not known; did you mean 'flip'"),
         (["crop"], "'crop' needs an amount, such as crop=4"),
         (["rotate=far"], "'rotate=far' needs an amount, such as rotate=30"),
-        (["crop=1.5"], "the amount in 'crop=1.5' must be a whole number above 0"),
-        (["rotate=-3"], "the amount in 'rotate=-3' must be above 0"),
+        (["crop=1.5"], "the amount in 'crop=1.5' must be a whole number above 0, and"),
+        (["rotate=-3"], "the amount in 'rotate=-3' must be a number above 0, and at most 180"),
+        (["rotate=inf"], "the amount in 'rotate=inf' must be a number above 0"),
+        ("flip", "must be a list of words, such as ['flip', 'crop=4']"),
         (["flip=2"], "'flip' takes no amount"),
     ],
 )
-def test_bad_words_are_told(words: list[str], message: str) -> None:
+def test_bad_words_are_told(words: list[str] | str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         Training(augment=words)
     assert message in str(error.value)

@@ -13,6 +13,7 @@ from ..errors import ConfigError, nearest
 from ..randomness import generator
 
 KINDS = ("flip", "crop", "rotate")
+MOST = {"flip": 1, "crop": 1000, "rotate": 180}
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Augmentation:
     @staticmethod
     def parse(words: Sequence[str]) -> "Augmentation | None":
         found: dict[str, float] = {}
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise ConfigError(
+                f"training.augment must be a list of words, such as ['flip', 'crop=4'] "
+                f"(got {words!r})"
+            )
         for word in words:
             kind, _, amount = word.partition("=")
             if kind not in KINDS:
@@ -44,9 +50,11 @@ class Augmentation:
                 ) from error
             if kind == "flip" and amount:
                 raise ConfigError("training.augment: 'flip' takes no amount")
-            if not found[kind] > 0 or (kind == "crop" and found[kind] % 1):
-                what = "a whole number above 0" if kind == "crop" else "above 0"
-                raise ConfigError(f"training.augment: the amount in '{word}' must be {what}")
+            fits = 0 < found[kind] <= MOST[kind] and (kind != "crop" or found[kind] % 1 == 0)
+            if not fits:
+                what = "a whole number" if kind == "crop" else "a number"
+                most = f"{what} above 0, and at most {MOST[kind]}"
+                raise ConfigError(f"training.augment: the amount in '{word}' must be {most}")
         if not found:
             return None
         crop, rotate = int(found.get("crop", 0)), found.get("rotate", 0.0)

@@ -1,5 +1,6 @@
 """Which engine trains a model fastest here, by a rule that gives the same answer every time."""
 
+import logging
 import warnings
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..algorithms import Algorithm
-from ..errors import ConfigError, require_choice
+from ..errors import ConfigError, require_choice, require_number
 from .fisher import Loss
 from .precision import Compile, Precision
 from .serial import SerialEngine
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .vector import Trainer, VectorEngine
 
 EngineName = Literal["auto", "serial", "vector"]
+
+log = logging.getLogger("fedfor")
 
 MOST_WEIGHTS = 150_000
 MOST_PRODUCTS = 20_000_000
@@ -44,6 +47,7 @@ def make_engine(
     lanes: int | None = None,
     compile: Compile = "auto",  # noqa: A002
     rounds: int = 1,
+    cohort: int = 2,
     trainer: "Trainer | None" = None,
     sample: tuple[Tensor, Tensor] | None = None,
 ) -> "SerialEngine | VectorEngine":
@@ -53,14 +57,27 @@ def make_engine(
     """
     require_choice("engine", "name", name, get_args(EngineName))
     check_precision(precision, compile)
+    if lanes is not None and not isinstance(lanes, int):
+        raise ConfigError(f"engine: lanes must be a whole number (got {lanes!r})")
+    if lanes is not None:
+        require_number("engine", "lanes", lanes, least=1)
     where = torch.device("cpu") if device is None else device
 
     def serial() -> SerialEngine:
+        if precision != "fp32":
+            warnings.warn(
+                f"precision '{precision}' is the vector engine's; the serial engine, which trains "
+                "here, computes in the type of the weights",
+                stacklevel=3,
+            )
         return SerialEngine(model, algorithm, training, seed, loss, where)
 
-    together = where.type != "cpu" or faster_together_on_cpu(
-        model, training, None if sample is None else sample[0]
+    together = where.type != "cpu" or (
+        cohort > 1
+        and faster_together_on_cpu(model, training, None if sample is None else sample[0])
     )
+    if name == "vector" and not together:
+        log.info("one client after another: on a CPU that is faster for this model and cohort")
     if name == "serial" or not together:
         return serial()
     from .vector import VectorEngine  # imported late: it loads much that serial runs need not
@@ -81,6 +98,12 @@ def make_engine(
     if sample is not None:
         try:
             vector.check(*sample)
+            if name == "auto" and vector.trainer.model.draws:
+                raise ConfigError(
+                    "the model draws at random by other ways than dropout, and what it draws "
+                    "would depend on who is trained together; choose engine = 'vector' if that "
+                    "does not matter"
+                )
         except ConfigError as error:
             if name == "vector":
                 raise

@@ -75,6 +75,11 @@ class Engine(Protocol):
 
     name: ClassVar[str]
 
+    @property
+    def about(self) -> dict[str, object]:
+        """What it has chosen by itself, for the record."""
+        ...
+
     def train(
         self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None
     ) -> Iterator[Result | StackedResult]:

@@ -44,6 +44,10 @@ class SerialEngine:
         # Where a new client's own layers start: the initial model's, not the last client's.
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
 
+    @property
+    def about(self) -> dict[str, object]:
+        return {}
+
     def train(
         self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None
     ) -> Iterator[Result]:

@@ -11,9 +11,10 @@ import torch
 from ..algorithms import algorithm
 from ..data import DataSplit, IidDraws, LabelledData
 from ..engines import SerialEngine, Training
+from ..engines.choose import make_engine
 from ..engines.precision import Compile, Precision
 from ..engines.vector import VectorEngine
-from ..errors import ConfigError, FedforError, nearest
+from ..errors import ConfigError, in_short, nearest
 from ..models import MODELS, build_model
 from ..randomness import torch_seeded
 from .build import build_device
@@ -22,7 +23,7 @@ from .simulation import Simulation
 SHAPES = {"linear": (1, 28, 28), "mlp": (1, 28, 28), "cnn": (1, 28, 28), "cnn-bn": (1, 28, 28)}
 COLOUR = (3, 32, 32)
 
-ENGINES = ("serial", "vector")
+ENGINES = ("serial", "vector", "auto")
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,21 @@ class Bench:
     precision: Precision = "fp32"
     compile: Compile = "never"
     lanes: int | None = None
+    threads: int = 1
 
     def measure(
         self, engines: Sequence[str], models: Sequence[str], cohorts: Sequence[int]
     ) -> Iterator[Measured]:
         """Each case in turn, as soon as it is done."""
-        for known, given in ((ENGINES, engines), (tuple(MODELS), models)):
+        for what, known, given in (("engine", ENGINES, engines), ("model", tuple(MODELS), models)):
+            if not given:
+                raise ConfigError(f"bench: name at least one {what}")
             for name in given:
-                if name not in known and ":" not in name:
+                if name not in known and (what == "engine" or ":" not in name):
                     raise ConfigError(f"bench: '{name}' is not known; {nearest(name, known)}")
+        torch.set_num_threads(self.threads)
+        for model in models:
+            self._simulation("serial", model, 1)  # a mistake is told before anything is timed
         for model in models:
             for cohort in cohorts:
                 for engine in engines:
@@ -83,8 +90,8 @@ class Bench:
                 simulation.round(evaluate=False)
                 self._synchronise()
                 times.append(time.perf_counter() - start)
-        except (FedforError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+        except RuntimeError as error:  # such as memory that runs out
+            reason = in_short(error)
             return Measured(engine, model, cohort, None, None, 0.0, problem=reason)
         a_round = statistics.median(times)
         trainer = getattr(simulation.engine, "trainer", None)
@@ -108,7 +115,22 @@ class Bench:
         chosen, training = algorithm(self.name), Training(batch_size=self.batch)
         device = build_device(self.device)
         worker: SerialEngine | VectorEngine
-        if engine == "serial":
+        if engine == "auto":
+            few = (data.x[:4], data.y[:4])
+            worker = make_engine(
+                "auto",
+                model,
+                chosen,
+                training,
+                0,
+                device=device,
+                precision=self.precision,
+                lanes=self.lanes,
+                compile=self.compile,
+                cohort=cohort,
+                sample=few,
+            )
+        elif engine == "serial":
             worker = SerialEngine(model, chosen, training, 0, device=device)
         else:
             worker = VectorEngine(
@@ -121,7 +143,7 @@ class Bench:
                 lanes=self.lanes,
                 compile=self.compile,
             )
-        population = IidDraws(DataSplit(data, data), 10**6, 0, self.samples)
+        population = IidDraws(DataSplit(data, data), max(10**6, cohort), 0, self.samples)
         return Simulation(population, model, chosen, training, worker, cohort=cohort, seed=0)
 
     def _synchronise(self) -> None:

@@ -80,7 +80,7 @@ def build_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        first_line = str(error).splitlines()[0]
+        first_line = str(error).splitlines()[0].split(". ")[0][:120]
         raise ConfigError(f"device '{name}' cannot be used here ({first_line}); use cpu") from error
     return device
 
@@ -118,6 +118,7 @@ def build_simulation(
         lanes=config.lanes,
         compile=config.compile,
         rounds=config.rounds,
+        cohort=config.population.cohort or population.size,
         trainer=shared.trainer,
         sample=(split.train.x[:4], split.train.y[:4]),
     )

@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 
@@ -105,7 +106,11 @@ def _run(runs: list[PlannedRun]) -> list[Ended]:
     shared, ended = Shared(), dict[int, Ended]()
 
     def end(place: int, outcome: object) -> None:
-        problem = str(outcome) if isinstance(outcome, FedforError) else None
+        problem = None
+        if isinstance(outcome, FedforError):
+            problem = str(outcome)
+        elif isinstance(outcome, Exception):
+            problem = _logged(runs[place], outcome)
         ended[place] = Ended(runs[place], problem, isinstance(outcome, DivergedError))
 
     steps = [
@@ -119,7 +124,13 @@ def _run(runs: list[PlannedRun]) -> list[Ended]:
     except Exception as error:
         for place, run in enumerate(runs):
             if place not in ended:
-                log = run.folder.path / "error.txt"
-                write_atomically(log, traceback.format_exc().encode())
-                ended[place] = Ended(run, f"{told(error)}; all of it is in {log}")
+                ended[place] = Ended(run, _logged(run, error))
     return list(ended.values())
+
+
+def _logged(run: PlannedRun, error: Exception) -> str:
+    """What went wrong in a word, and in full in the run's folder, if that is still there."""
+    log = run.folder.path / "error.txt"
+    with suppress(OSError):
+        write_atomically(log, "".join(traceback.format_exception(error)).encode())
+    return f"{told(error)}; all of it is in {log}" if log.is_file() else told(error)

@@ -100,7 +100,7 @@ PopulationConfig = Annotated[
 
 class ModelConfig(Section):
     name: str = "cnn"
-    """linear, mlp, cnn, cnn-bn, or package.module:function of (shape, classes)."""
+    """linear, mlp, cnn, cnn-bn, resnet20, or package.module:function of (shape, classes)."""
 
 
 class TrainingConfig(Section):

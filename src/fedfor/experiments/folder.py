@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from .. import __version__
+from ..engines import Engine
 from ..errors import FolderError
 from ..tensors import Extras, Tensors, flatten, separate, unflatten
 from .config import RunConfig
@@ -49,7 +50,7 @@ class RunFolder:
         # Alone a run that can be resumed, so there is no moment at which it could not.
         write_atomically(self.config_path, tomli_w.dumps(_plain(config)).encode())
 
-    def write_environment(self, config: RunConfig, engine: str) -> None:
+    def write_environment(self, config: RunConfig, engine: Engine) -> None:
         environment = {
             "fedfor": __version__,
             "python": platform.python_version(),
@@ -57,7 +58,8 @@ class RunFolder:
             "numpy": np.__version__,
             "platform": platform.platform(),
             "device": device_name(config.device),
-            "engine": engine,
+            "engine": engine.name,
+            **engine.about,
         }
         write_json(self.path / "environment.json", environment)
 

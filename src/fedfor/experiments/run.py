@@ -63,7 +63,6 @@ def _run(
     simulation = build_simulation(config, store, shared)
     if done:
         simulation.server.load_state(done, checkpoint.state)
-    folder.write_environment(config, simulation.engine.name)
     folder.summary_path.unlink(missing_ok=True)
     try:
         for t in range(done + 1, config.rounds + 1):
@@ -74,6 +73,8 @@ def _run(
             record["seconds"] = round((time.perf_counter() - began) / beside(), 6)
             folder.append(record)
             records.append(record)
+            if t == done + 1:  # now it is known how many clients go together
+                folder.write_environment(config, simulation.engine)
             if last or t % config.checkpoint_every == 0:
                 about = {"config": _fingerprint(config), "clients_with_state": len(store)}
                 store.checkpointed(folder.save_checkpoint(t, simulation.server.state(), about))

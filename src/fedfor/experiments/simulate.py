@@ -102,6 +102,7 @@ def simulate(
         lanes=lanes,
         compile=compile,
         rounds=rounds,
+        cohort=min(10, population.size) if cohort is None else cohort,
         sample=(population.train.x[:4], population.train.y[:4]),
     )
     simulation = Simulation(

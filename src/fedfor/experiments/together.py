@@ -13,9 +13,7 @@ from .work import Evaluate, Steps, Train, Work, do
 T = TypeVar("T")
 
 
-def drive_together(
-    runs: Sequence[Steps[T]], on_end: Callable[[int, T | FedforError], None]
-) -> None:
+def drive_together(runs: Sequence[Steps[T]], on_end: Callable[[int, T | Exception], None]) -> None:
     """Do the work of several runs whose vector engines share a trainer, all of it together.
 
     Whatever a run asks for at the same time as others is done in one go. A run that fails ends
@@ -32,7 +30,7 @@ def drive_together(
 
 @dataclass(frozen=True)
 class _Ended(Generic[T]):
-    value: T | FedforError
+    value: T | Exception
 
 
 class _Waiting(Generic[T]):
@@ -53,7 +51,7 @@ class _Waiting(Generic[T]):
                 self.work = self.steps.send(self.answer)
         except StopIteration as end:
             return _Ended(end.value)
-        except FedforError as error:
+        except Exception as error:  # whatever it is, it is this run's own
             return _Ended(error)
         self.answer = self.error = None
         return None

@@ -1,5 +1,6 @@
 """Progress: bars on a terminal, plain lines elsewhere."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -136,3 +137,19 @@ class ComparisonProgress:
             count = f"({self.ended} of {len(self.comparison.runs)} runs)"
             text = f"{what}: best {100 * best:.1f} % in {seconds:.0f} s {count}"
             self.console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def engine_of(comparison: Comparison) -> str | None:
+    """How the runs were trained, as the first of them has recorded it."""
+    try:
+        path = comparison.runs[0].folder.path / "environment.json"
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if about.get("engine") != "vector":
+        return None
+    compiled = ", compiled" if about.get("compiled") else ""
+    return (
+        f"Trained together (vector engine), up to {about.get('lanes')} clients at a time, "
+        f"{about.get('precision')}{compiled}."
+    )

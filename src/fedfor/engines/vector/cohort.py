@@ -104,7 +104,7 @@ class Part:
         shared = {n: b.clone() for n, b in state.buffers.items() if n not in self.own}
         reply = StackedReply(
             named(outcome.upload) | shared,
-            {extra: named(rows) for extra, rows in outcome.up.items()},
+            {e: named(outcome.up[e]) if e in outcome.up else {} for e in client.up},
             tuple(len(lane.job.samples) for lane in self.lanes),
             tuple(lane.steps for lane in self.lanes),
         )

@@ -50,6 +50,10 @@ class VectorEngine:
         self.algorithm, self.training, self.seed = algorithm, training, seed
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))
 
+    @property
+    def about(self) -> dict[str, object]:
+        return self.trainer.about
+
     def check(self, x: Tensor, y: Tensor) -> None:
         """Say now what stands in the way of training this model, with this method, together."""
         self.trainer.check(x, y)

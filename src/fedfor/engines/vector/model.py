@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...algorithms.sharing import buffers
-from ...errors import ConfigError
+from ...errors import ConfigError, in_short
 from ...randomness import torch_seeded
 from ...tensors import Tensors
 from ..fisher import Loss
@@ -136,7 +136,7 @@ class StackedModel:
             if len(x) > 2:
                 self._learn_padding(x, y)
         except Exception as error:  # it is the user's model that runs here
-            reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+            reason = in_short(error)
             raise ConfigError(
                 f"the vector engine cannot train copies of {name} together ({reason}); "
                 "use engine = 'serial'"

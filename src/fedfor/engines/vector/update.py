@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from ...algorithms import ClientOpt, Local
-from ...errors import ConfigError
+from ...errors import ConfigError, in_short
 from ..training import Training
 
 if TYPE_CHECKING:
@@ -115,10 +115,9 @@ def require_elementwise(client: ClientOpt) -> None:
             part = added(clients, columns)
             same &= part is not None and torch.allclose(part, whole[clients, columns])
     except Exception as error:  # it is the user's own code that runs here
-        reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
             f"the vector engine cannot use {client.name} on many clients at once, where the "
-            f"numbers in `local` are tensors ({reason}); use engine = 'serial'"
+            f"numbers in `local` are tensors ({in_short(error)}); use engine = 'serial'"
         ) from error
     if not same:
         raise ConfigError(
