@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 import fedfor
 from fedfor.data import DataSplit, LabelledData, Partition
+from fedfor.engines.precision import Precision
 
 from .provenance import provenance
 
@@ -142,6 +143,7 @@ def run_fedfor(
     rounds: int,
     compiled: bool = False,
     on_round: Callable[[int], None] = lambda t: None,
+    precision: Precision = "tf32",
 ) -> nn.Module:
     split = DataSplit(
         LabelledData("cifar10", task.x, task.y, 10),
@@ -156,7 +158,7 @@ def run_fedfor(
         seed=seed,
         device=task.device,
         engine="vector",
-        precision="tf32",
+        precision=precision,
         compile="always" if compiled else "never",
         evaluate_every=rounds,
         on_round=lambda record: on_round(record["round"]),
@@ -191,8 +193,16 @@ class Report:
 class Speed:
     """fedfor's rounds end in a callback, so pfl's windows are put between fedfor's there."""
 
-    def __init__(self, task: Task, report: Report, window: dict[str, int], compiled: bool) -> None:
-        self.task, self.report, self.window, self.compiled = task, report, window, compiled
+    def __init__(
+        self,
+        task: Task,
+        report: Report,
+        window: dict[str, int],
+        compiled: bool,
+        precision: Precision,
+    ) -> None:
+        self.task, self.report, self.window = task, report, window
+        self.compiled, self.precision = compiled, precision
         self.started = 0.0
         self.pfl: Pfl | None = None
 
@@ -228,7 +238,8 @@ class Speed:
 
         all_windows = count * self.window["fedfor"]
         # One round more: the last ends with an evaluation, which no window should hold.
-        run_fedfor(self.task, 0, WARM_UP + all_windows + 1, self.compiled, on_round)
+        rounds = WARM_UP + all_windows + 1
+        run_fedfor(self.task, 0, rounds, self.compiled, on_round, self.precision)
 
 
 def measure_speed(speed: Speed, windows: int, names: list[str]) -> None:
@@ -240,12 +251,14 @@ def measure_speed(speed: Speed, windows: int, names: list[str]) -> None:
             speed.pfl_window()
 
 
-def measure_accuracy(task: Task, report: Report, rounds: int, seeds: dict[str, int]) -> None:
+def measure_accuracy(
+    task: Task, report: Report, rounds: int, seeds: dict[str, int], precision: Precision
+) -> None:
     for seed in range(max(seeds.values())):
         for name in (name for name, count in seeds.items() if seed < count):
             started = time.perf_counter()
             if name == "fedfor":
-                model = run_fedfor(task, seed, rounds)
+                model = run_fedfor(task, seed, rounds, precision=precision)
             else:
                 model = Pfl(task, seed).run(rounds)
             value = accuracy(model, task)
@@ -268,6 +281,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="PATH")
     parser.add_argument("--only", choices=CONTESTANTS)
     parser.add_argument("--compile", action="store_true", help="fedfor's steps, for the windows")
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
     parser.add_argument("--skip-accuracy", action="store_true")
     chosen = parser.parse_args()
     if (chosen.samples or 0) % IMAGES_PER_USER:
@@ -295,12 +309,13 @@ def main() -> None:
     if chosen.windows:
         given = chosen.window_rounds
         window = dict.fromkeys(CONTESTANTS, given) if given else WINDOW_ROUNDS
-        measure_speed(Speed(task, report, window, chosen.compile), chosen.windows, names)
+        speed = Speed(task, report, window, chosen.compile, chosen.precision)
+        measure_speed(speed, chosen.windows, names)
     if not chosen.skip_accuracy:
         seeds = dict.fromkeys(names, chosen.seeds)
         if "pfl" in seeds and chosen.pfl_seeds:
             seeds["pfl"] = chosen.pfl_seeds
-        measure_accuracy(task, report, chosen.rounds, seeds)
+        measure_accuracy(task, report, chosen.rounds, seeds, chosen.precision)
 
 
 if __name__ == "__main__":

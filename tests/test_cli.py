@@ -350,6 +350,10 @@ def test_bench(fedfor: Cli, tmp_path: Path) -> None:
         ("--models net", "'net' is not known"),
         ("--cohorts ten", "--cohorts ten: write whole numbers"),
         ("--precision fp8", "precision cannot be 'fp8'"),
+        ("--algorithm fedfro", "did you mean 'fedfor'"),
+        ("--engines fast:er", "'fast:er' is not known"),
+        ("--device gpu", "device 'gpu' cannot be used here"),
+        ("--json nowhere/b.json", "there is no folder"),
     ):
         code, _, err = fedfor("bench", *bad.split())
         assert (code, message in err) == (2, True)
@@ -361,6 +365,7 @@ def test_the_engine_is_chosen_and_told(fedfor: Cli, tmp_path: Path) -> None:
         assert code == 0
         environment = json.loads((tmp_path / engine / "environment.json").read_text())
         assert environment["engine"] == engine
+        assert ("lanes" in environment) == (engine == "vector")
     code, _, err = fedfor("run", "prior-shift", *SMALL, "--engine", "vectro", "--out", "wrong")
     assert code == 2
     assert "engine" in err

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fedfor.algorithms import Algorithm, ClientOpt, Local, Named, algorithm
 from fedfor.data import ConceptShift, DataSplit, LabelledData, Partition, Population
 from fedfor.engines import SerialEngine, Training
+from fedfor.engines.choose import make_engine
 from fedfor.engines.vector import Trainer, VectorEngine
 from fedfor.errors import ConfigError, DataError, DivergedError
 from fedfor.experiments.simulate import simulate
@@ -565,3 +566,27 @@ def test_a_run_that_fails_leaves_those_beside_it_alone(split: DataSplit) -> None
     drive_together([r.steps() for r in runs], ended.__setitem__)
     assert "client 1 has a single sample" in str(ended[1])
     assert all(isinstance(ended[i], dict) for i in (0, 2))
+
+
+@pytest.mark.parametrize("lanes", [0, -3, 2.5, "4"])
+def test_bad_lanes_are_told(split: DataSplit, lanes: Any) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+    with pytest.raises(ConfigError, match="lanes must be"):
+        simulate("fedavg", population, "mlp", rounds=1, lanes=lanes)
+
+
+def test_precision_without_the_vector_engine_is_told(split: DataSplit) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+    with pytest.warns(UserWarning, match="precision 'bf16' is the vector engine's"):
+        simulate("fedavg", population, "mlp", rounds=1, engine="serial", precision="bf16")
+
+
+def test_one_client_is_trained_alone(split: DataSplit) -> None:
+    """A stack of one gains nothing."""
+    model = build_model("mlp", (1, 8, 8), 3)
+    sample = (split.train.x[:4], split.train.y[:4])
+    for cohort, name in ((1, "serial"), (2, "vector")):
+        made = make_engine(
+            "auto", model, algorithm("fedavg"), TRAINING, 0, cohort=cohort, sample=sample
+        )
+        assert made.name == name
