@@ -365,7 +365,7 @@ def test_the_engine_is_chosen_and_told(fedfor: Cli, tmp_path: Path) -> None:
         assert code == 0
         environment = json.loads((tmp_path / engine / "environment.json").read_text())
         assert environment["engine"] == engine
-        assert ("lanes" in environment) == (engine == "vector")
+        assert environment.get("together") == (3 if engine == "vector" else None)
     code, _, err = fedfor("run", "prior-shift", *SMALL, "--engine", "vectro", "--out", "wrong")
     assert code == 2
     assert "engine" in err

@@ -61,7 +61,8 @@ def test_draws_are_within_bounds_and_each_clients_own() -> None:
         (["crop=1.5"], "the amount in 'crop=1.5' must be a whole number above 0, and"),
         (["rotate=-3"], "the amount in 'rotate=-3' must be a number above 0, and at most 180"),
         (["rotate=inf"], "the amount in 'rotate=inf' must be a number above 0"),
-        ("flip", "must be a list of words, such as ['flip', 'crop=4']"),
+        ([3], "must be a list of words, such as ['flip', 'crop=4']"),
+        ("flop", "'flop' is not known; did you mean 'flip'"),
         (["flip=2"], "'flip' takes no amount"),
     ],
 )
@@ -69,3 +70,7 @@ def test_bad_words_are_told(words: list[str] | str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         Training(augment=words)
     assert message in str(error.value)
+
+
+def test_one_word_needs_no_list() -> None:
+    assert Training(augment="flip").augmentation == Augmentation(flip=True)

@@ -28,9 +28,10 @@ class Augmentation:
     """It is turned about its centre by up to so many degrees either way."""
 
     @staticmethod
-    def parse(words: Sequence[str]) -> "Augmentation | None":
+    def parse(words: str | Sequence[str]) -> "Augmentation | None":
         found: dict[str, float] = {}
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        words = [words] if isinstance(words, str) else words
+        if not all(isinstance(word, str) for word in words):
             raise ConfigError(
                 f"training.augment must be a list of words, such as ['flip', 'crop=4'] "
                 f"(got {words!r})"

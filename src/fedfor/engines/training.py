@@ -33,7 +33,7 @@ class Training:
     """The name of a class in torch.optim, or a function of (parameters, lr)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of that class, such as momentum."""
-    augment: Sequence[str] = ()
+    augment: str | Sequence[str] = ()
     """Changes to training images: flip, crop=4 (pixels), rotate=30 (degrees)."""
 
     def __post_init__(self) -> None:

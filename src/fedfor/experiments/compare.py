@@ -55,7 +55,8 @@ def compare(
 def _bundles(left: list[PlannedRun], workers: int) -> list[list[PlannedRun]]:
     """The runs that a process does together: all it gets if they share a stack, else one by one."""
     if left and build_simulation(left[0].config).engine.name == "vector":
-        return [left[i::workers] for i in range(workers)]
+        share = -(-len(left) // workers)
+        return [left[i : i + share] for i in range(0, len(left), share)]
     return [[run] for run in left]
 
 

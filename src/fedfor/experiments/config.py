@@ -117,6 +117,11 @@ class TrainingConfig(Section):
     """Changes to training images, drawn anew each time: flip, crop=4 (pixels), rotate=30
     (degrees)."""
 
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _one_word(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
 
 class EvaluationConfig(Section):
     every: int = Field(default=1, ge=1)

@@ -92,6 +92,7 @@ class ComparisonProgress:
         self._tasks: dict[str, TaskID] = {}
         self._seen: dict[Path, tuple[int, list[Record]]] = {}
         self._bars: Progress | None = None
+        self._quarters = 0
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -109,12 +110,21 @@ class ComparisonProgress:
 
     def tick(self) -> None:
         if self._bars is None:
+            self._tell_quarters()
             return
         for label, task in self._tasks.items():
             runs = [self._records(r.folder) for r in self.comparison.runs if r.label == label]
             last = [r["accuracy"] for records in runs for r in records[-1:] if "accuracy" in r]
             shown = f"{100 * sum(last) / len(last):5.1f} %" if last else _accuracy(None)
             self._bars.update(task, completed=sum(map(len, runs)), accuracy=shown)
+
+    def _tell_quarters(self) -> None:
+        """Where there are no bars: a line when a quarter of all rounds is done, and so on."""
+        total = self.comparison.first.rounds * len(self.comparison.runs)
+        done = sum(len(self._records(run.folder)) for run in self.comparison.runs)
+        if 4 * done // total > self._quarters:
+            self._quarters = 4 * done // total
+            self.console.print(f"{done} of {total} rounds", highlight=False)
 
     def _records(self, folder: RunFolder) -> list[Record]:
         """Read again only what has grown."""
@@ -149,7 +159,5 @@ def engine_of(comparison: Comparison) -> str | None:
     if about.get("engine") != "vector":
         return None
     compiled = ", compiled" if about.get("compiled") else ""
-    return (
-        f"Trained together (vector engine), up to {about.get('lanes')} clients at a time, "
-        f"{about.get('precision')}{compiled}."
-    )
+    together = f"up to {about.get('together')} clients of all runs at a time"
+    return f"Trained by the vector engine, {together}, in {about.get('precision')}{compiled}."

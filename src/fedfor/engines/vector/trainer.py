@@ -85,6 +85,8 @@ class Trainer:
         self.device, self.most_lanes, self.rounds = device, lanes, rounds
         self.compile = compile
         self.compiled: bool | None = None
+        self.together = 0
+        """The most clients that were in one stack."""
         self._work = 0.0
         self.data = Resident(device, self.model.dtype)
         self._checked = False
@@ -179,12 +181,12 @@ class Trainer:
         elif self.most_lanes is None:
             self.most_lanes = lanes_on_cpu(self.model, x.numel())
         log.info(
-            "vector engine: up to %d of %d clients at a time (%s), %s, %s",
+            "vector engine: %d of %d clients at a time (%s), %s%s",
             min(self.most_lanes, len(lanes)),
             len(lanes),
             chosen,
             self.model.precision,
-            "compiled" if self.compiled else "not compiled",
+            ", compiled" if self.compiled else "",
         )
 
     def _worth_compiling(self, images: float) -> bool:
@@ -197,7 +199,7 @@ class Trainer:
     def about(self) -> dict[str, object]:
         """What was chosen, for the record."""
         return {
-            "lanes": self.most_lanes,
+            "together": self.together,
             "precision": self.model.precision,
             "compiled": self.compiled,
         }
@@ -235,6 +237,7 @@ class Trainer:
 
     def _train_together(self, tasks: Sequence[Task], chunk: Chunk) -> Cohort:
         cohort = Cohort(self.model, tasks, chunk)
+        self.together = max(self.together, len(chunk.lanes))
         arena = self._arena(cohort)
         arena.begin(cohort)
         x, _ = self.data.of(chunk.data)
