@@ -158,6 +158,7 @@ class Cohort:
     def _empty(self) -> State:
         count, like = len(self.lanes), self.model.like
         weights = like.new_empty(count, self.model.layout.width)
+        weights[:, self.model.layout.used :] = 0
         momentum = any(part.sgd is not None and part.sgd.momentum for part in self.parts)
         others = any(part.sgd is None for part in self.parts)
         return State(

@@ -11,6 +11,9 @@ from ...tensors import Tensors
 
 LARGE = 2**18
 
+ALIGNED = 16
+"""Matrix products are faster where every client's weights begin at a multiple of so many."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -23,7 +26,8 @@ class Layout:
     """Where each trained parameter lies in a row.
 
     Batch-norm parameters come last, so that what FedBN shares is the front part of the row, and
-    runs with and without FedBN fit into one matrix.
+    runs with and without FedBN fit into one matrix. A row is filled up with columns that are
+    always zero.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -31,11 +35,12 @@ class Layout:
         params = trainable(model)
         self.slots: dict[str, Slot] = {}
         start = 0
-        for name in sorted(params, key=lambda name: name in own):
+        for name in sorted(params, key=lambda n: (n in own, params[n].numel() % ALIGNED > 0)):
             shape = tuple(params[name].shape)
             self.slots[name] = Slot(start, start + prod(shape), shape)
             start += prod(shape)
-        self.width = start
+        self.used = start
+        self.width = start + -start % ALIGNED
         self._without_batch_norm = sum(
             slot.stop - slot.start for name, slot in self.slots.items() if name not in own
         )
@@ -71,6 +76,8 @@ class Layout:
             for name, slot in self.slots.items()
             if stop is None or slot.stop <= stop
         ]
+        if stop is None or stop == self.width:
+            parts.append(like.new_zeros(self.width - self.used))
         return torch.cat(parts) if parts else like.new_zeros(0)
 
     def split(self, rows: Tensor) -> Tensors:
