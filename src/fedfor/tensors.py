@@ -47,13 +47,17 @@ def unflatten(tensors: Tensors) -> Extras:
     return extras
 
 
+def all_finite(tensors: Tensors) -> Tensor:
+    """Whether there is neither NaN nor infinity: true or false, without waiting for a device."""
+    flags = [torch.isfinite(t).all() for t in tensors.values() if t.is_floating_point()]
+    return torch.stack(flags).all() if flags else torch.tensor(True)
+
+
 def first_not_finite(tensors: Tensors) -> str | None:
-    """The name of a tensor that holds NaN or infinity, if one does. The device is asked once."""
-    names = [name for name, t in tensors.items() if t.is_floating_point()]
-    if not names:
+    """The name of a tensor that holds NaN or infinity. The device is asked once if none does."""
+    if all_finite(tensors):
         return None
-    finite = torch.stack([torch.isfinite(tensors[name]).all() for name in names]).tolist()
-    return next((name for name, is_so in zip(names, finite, strict=True) if not is_so), None)
+    return next((name for name, t in tensors.items() if not all_finite({name: t})), None)
 
 
 def wide(tensor: Tensor) -> torch.dtype:

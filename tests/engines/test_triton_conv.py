@@ -3,7 +3,6 @@
 On a GPU where there is one, else (with TRITON_INTERPRET=1) by Triton's interpreter.
 """
 
-import os
 from typing import Any
 
 import pytest
@@ -11,13 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-triton = pytest.importorskip("triton", reason="Triton is not installed")
+from ..interpreter import CUDA, DEVICE, interpreter  # isort: skip  (ends here without Triton)
+from fedfor.engines.vector import triton_conv
 
-CUDA = torch.cuda.is_available()
-if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU or TRITON_INTERPRET=1", allow_module_level=True)
-
-from fedfor.engines.vector import triton_conv  # noqa: E402
+__all__ = ["interpreter"]
 
 # lanes, batch, (H, W), channels in and out, kernel, stride, padding
 SHAPES = {
@@ -50,21 +46,6 @@ if not CUDA:
     del DTYPES["bf16"]  # the interpreter multiplies their bits
 
 
-@pytest.fixture(autouse=True)
-def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the interpreter loop to a bound known at run time with NumPy 2.4 and later."""
-    if CUDA:
-        return
-    module = triton.runtime.interpreter
-    patch = module._patch_lang_tensor
-
-    def patch_index(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    monkeypatch.setattr(module, "_patch_lang_tensor", patch_index)
-
-
 def error(ours: Tensor, exact: Tensor) -> float:
     exact = exact.detach()
     return float((ours.double() - exact).norm() / exact.norm())
@@ -72,7 +53,7 @@ def error(ours: Tensor, exact: Tensor) -> float:
 
 def draw(*shape: int, dtype: torch.dtype, seed: int) -> Tensor:
     values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-    return values.to("cuda" if CUDA else "cpu", dtype)
+    return values.to(DEVICE, dtype)
 
 
 @pytest.mark.parametrize("numbers", DTYPES)

@@ -372,6 +372,8 @@ def test_divergence_stops_with_advice_and_keeps_the_folder(
     assert summary is not None
     assert "diverged in round" in summary["diverged"]
     assert all(torch.isfinite(torch.tensor(r["train_loss"])) for r in folder.records())
+    kept = load_file(folder.model_path)
+    assert all(torch.isfinite(t).all() for t in kept.values())  # the last good one
 
 
 def test_nothing_is_written_for_a_config_that_cannot_run(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ class Engine(Protocol):
     ) -> Iterator[Result | StackedResult]:
         """The results of all jobs, each as soon as it is there.
 
+        Replies may lie in memory that the engine trains in: use one before asking for the next.
         An engine whose device works by itself may meanwhile ask for the jobs of the next round.
         """
         ...

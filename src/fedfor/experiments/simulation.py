@@ -3,7 +3,7 @@
 population --sample--> cohort --train--> replies --aggregate--> model --evaluate--> record
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..engines.engine import Ahead
 from ..errors import ConfigError, DivergedError
-from ..protocol import Message, Server
-from ..tensors import first_not_finite, wide
+from ..protocol import Aggregation, Message, Server, StackedReply
+from ..tensors import all_finite, first_not_finite, wide
 from .store import MemoryStore, Store
 from .work import Evaluate, Steps, Train, drive
 
@@ -58,23 +58,25 @@ class Simulation:
         t = self.server.round + 1
         clients = self._clients(t)
         message = self.server.message()
-        record: Record = {"round": t, "clients": len(clients), "train_loss": 0.0, "up": 0}
-        replies = self.server.begin()
+        record: Record = {"round": t, "clients": len(clients), "up": 0}
+        replies, losses = self.server.begin(), []
+        unchecked: list[tuple[StackedResult, Tensor]] = []
 
         def take(result: Result | StackedResult) -> None:
             stacked = result.stacked()
             self._check_fits(stacked, message)
-            moved = replies.add(stacked.reply, checked=True)
-            self._check_replies(stacked, moved, t)
+            sound = self._is_sound(stacked.reply, replies.add(stacked.reply, checked=True))
+            if len(stacked.clients) == len(clients) and stacked.kept is None:
+                unchecked.append((stacked, sound))  # soon enough once the round is done
+            else:
+                self._require_sound(stacked, bool(sound), t)
             record["up"] += stacked.reply.nbytes
-            record["train_loss"] += stacked.losses.sum(dtype=torch.float64)
+            losses.append(stacked.losses.sum(dtype=torch.float64))
             for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
                 self.store.put(client, kept)
 
         yield Train(self.engine, message, self._jobs(t, clients), take, self._look_ahead(t + 1))
-        record["disagreement"] = self.server.finish(replies, self.training.lr_in(t))
-        self._check_finite(t)
-        record["train_loss"] = float(record["train_loss"]) / len(clients)
+        record |= self._moved(replies, losses, unchecked)
         record |= self._bytes_down(message, clients)
         record["state_bytes"], record["clients_with_state"] = self.store.nbytes, len(self.store)
         if (shift := self.population.shift(t)) is not None:
@@ -82,6 +84,26 @@ class Simulation:
         if evaluate:
             record |= yield from self._evaluated(clients)
         return record
+
+    def _moved(
+        self,
+        replies: Aggregation,
+        losses: list[Tensor],
+        unchecked: Sequence[tuple[StackedResult, Tensor]],
+    ) -> Record:
+        """The server's step. The one time in a round that a GPU is waited for."""
+        before, t = self.server.snapshot(), self.server.round + 1
+        disagreement = self.server.finish(replies, self.training.lr_in(t))
+        loss, finite = torch.stack(losses).sum(), all_finite(self.server.model)
+        numbers = _read([disagreement, loss, finite, *(sound for _, sound in unchecked)])
+        try:
+            for (result, _), is_sound in zip(unchecked, numbers[3:], strict=True):
+                self._require_sound(result, bool(is_sound), t)
+            self._require_finite(bool(numbers[2]), t)
+        except DivergedError:
+            self.server.load_state(t - 1, before)  # what is kept of the run is its last good model
+            raise
+        return {"disagreement": numbers[0], "train_loss": numbers[1] / replies.count}
 
     def _clients(self, t: int) -> list[int]:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
@@ -106,13 +128,15 @@ class Simulation:
         if (misfit := result.reply.one(0).misfit(message, up)) is not None:
             raise ConfigError(f"{name}: the reply of client {result.clients[0]}: {misfit}")
 
-    def _check_replies(self, result: StackedResult, moved: Tensor, t: int) -> None:
-        """Refuse NaN and infinity. One question to the device if there is none."""
-        others = [result.reply.buffers(self.server.params), *result.reply.extras.values()]
+    def _is_sound(self, reply: StackedReply, moved: Tensor) -> Tensor:
+        """Whether the replies are free of NaN and infinity. May be false where only a sum is not
+        finite."""
+        others = [reply.buffers(self.server.params), *reply.extras.values()]
         sums = [x.sum(dtype=wide(x)) for ts in others for x in ts.values() if x.is_floating_point()]
-        if bool(torch.isfinite(torch.stack([moved.sum(), *(s.to(moved) for s in sums)])).all()):
-            return
-        if (broken := result.reply.first_not_finite()) is not None:
+        return torch.isfinite(torch.stack([moved.sum(), *(s.to(moved) for s in sums)])).all()
+
+    def _require_sound(self, result: StackedResult, is_sound: bool, t: int) -> None:
+        if not is_sound and (broken := result.reply.first_not_finite()) is not None:
             place, where = broken
             raise self._diverged(t, f"client {result.clients[place]} sent {where}")
 
@@ -156,9 +180,9 @@ class Simulation:
         owners = clients if test.owner is None else [test.owner]
         return [Exam(model, test.samples, self.store.get(k)) for k in owners]
 
-    def _check_finite(self, t: int) -> None:
-        name = first_not_finite(self.server.model)
-        if name is not None:
+    def _require_finite(self, is_finite: bool, t: int) -> None:
+        if not is_finite:
+            name = first_not_finite(self.server.model)
             raise self._diverged(t, f"the global model has NaN or infinity in '{name}'")
 
     def _diverged(self, t: int, what: str) -> DivergedError:
@@ -166,6 +190,13 @@ class Simulation:
         if more := self.algorithm.advice():
             advice += f"; or {more}"
         return DivergedError(f"{self.algorithm.describe()} diverged in round {t}: {what}; {advice}")
+
+
+def _read(numbers: Sequence[Tensor]) -> list[float]:
+    """All at once: each question to a GPU waits for all that it has still to do."""
+    first = numbers[0]
+    values: list[float] = torch.stack([n.to(first) for n in numbers]).tolist()
+    return values
 
 
 def _mean(scores: list[Score]) -> Score:

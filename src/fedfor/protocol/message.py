@@ -113,14 +113,6 @@ class StackedReply:
         each = ((place, self.one(place).not_finite()) for place in range(len(self)))
         return next(((place, where) for place, where in each if where is not None), None)
 
-    def first_problem(
-        self, message: Message, expected_extras: tuple[str, ...]
-    ) -> tuple[int, str] | None:
-        """The first client whose reply cannot be one, and why."""
-        if (misfit := self.one(0).misfit(message, expected_extras)) is not None:
-            return 0, misfit
-        return self.first_not_finite()
-
 
 def _mismatch(got: Tensors, expected: Tensors) -> str | None:
     if missing := sorted(expected.keys() - got.keys()):

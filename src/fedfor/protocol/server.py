@@ -1,6 +1,6 @@
 """The server's part of a round, whatever engine or network the clients are behind."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,9 @@ from ..algorithms import Algorithm, ClientOpt, Cohort
 from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError
-from ..tensors import Extras, Tensors, copies, wide
+from ..tensors import Extras, Tensors, copies
 from .message import Message, Reply, StackedReply
+from .sums import Sums, distances, sums, sums_and_distances
 
 
 class Server:
@@ -74,18 +75,18 @@ class Server:
         aggregation = self.begin()
         for reply in replies:
             aggregation.add(reply, checked=checked)
-        return self.finish(aggregation, client_lr)
+        return float(self.finish(aggregation, client_lr))
 
     def begin(self) -> "Aggregation":
         """For callers that get the replies one by one: `add` each, then `finish` the round."""
         return Aggregation(self.algorithm, self.message())
 
-    def finish(self, replies: "Aggregation", client_lr: float) -> float:
-        """The step itself, as `aggregate` does it."""
-        mean, sums = replies.mean(), replies.sums()
+    def finish(self, replies: "Aggregation", client_lr: float) -> Tensor:
+        """The step itself, as `aggregate` does it. A GPU is not waited for."""
+        mean, extras = replies.mean(), replies.sums()
         disagreement = replies.disagreement(mean)
         for name in self.params:
-            self._step(name, mean[name], sums, Cohort(replies.count, self.population), client_lr)
+            self._step(name, mean[name], extras, Cohort(replies.count, self.population), client_lr)
         self.buffers = {name: mean[name] for name in self.buffers}
         self.round += 1
         return disagreement
@@ -117,6 +118,10 @@ class Server:
             **{f"server_opt.{extra}": ts for extra, ts in self.server_state.items()},
         }
 
+    def snapshot(self) -> Extras:
+        """The present state, for `load_state`: it stays as it is when the server moves on."""
+        return {extra: dict(tensors) for extra, tensors in self.state().items()}
+
     def load_state(self, round: int, state: Extras) -> None:  # noqa: A002
         """Go on from a saved state of the same algorithm and model."""
         for extra, tensors in self.state().items():
@@ -138,7 +143,7 @@ class Aggregation:
         self.algorithm, self.message = algorithm, message
         self.count = 0
         self._total = 0
-        self._sums = _Sums()
+        self._sums = Sums()
         self._lengths: Tensor | float = 0.0
 
     def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> Tensor:
@@ -148,23 +153,26 @@ class Aggregation:
         """
         if isinstance(reply, Reply):
             reply = reply.stacked()
-        problem = None if checked else reply.first_problem(self.message, self.algorithm.client.up)
-        if problem is not None:
-            place, why = problem
-            raise ConfigError(
-                f"reply {self.count + place + 1} of round {self.message.round}: {why}"
-            )
+        if not checked:
+            self._require_sound(reply)
         by_examples = self.algorithm.weighting == "examples"
         weights = list(reply.examples) if by_examples else [1] * len(reply)
-        self._sums.add("model", reply.model, weights)
+        totals, lengths = sums_and_distances(self.message.params, reply.model, weights)
+        self._sums.add("model", totals)
         for extra, tensors in reply.extras.items():
-            self._sums.add(extra, tensors, [1] * len(reply))
-        lengths = _distances(self.message.params, reply.model)
+            self._sums.add(extra, sums(tensors, [1] * len(reply)))
         counted = lengths * torch.tensor(weights).to(lengths) if by_examples else lengths
         self._lengths += counted.sum()
         self._total += sum(weights)
         self.count += len(reply)
         return lengths
+
+    def _require_sound(self, reply: StackedReply) -> None:
+        for place in range(len(reply)):
+            why = reply.one(place).problem(self.message, self.algorithm.client.up)
+            if why is not None:
+                number = self.count + place + 1
+                raise ConfigError(f"reply {number} of round {self.message.round}: {why}")
 
     def mean(self) -> Tensors:
         if self.count == 0:
@@ -175,58 +183,9 @@ class Aggregation:
         params = self.message.params
         return {extra: self._sums.over(extra, params, 1) for extra in self.algorithm.client.up}
 
-    def disagreement(self, mean: Tensors) -> float:
+    def disagreement(self, mean: Tensors) -> Tensor:
         """The mean length of a client's move over the length of their mean move."""
         params = self.message.params
-        together = float(_distances(params, {n: mean[n][None] for n in params})[0])
-        return float(self._lengths) / self._total / together if together else 1.0
-
-
-def _distances(start: Tensors, ends: Tensors) -> Tensor:
-    """How far each client of a stack has moved."""
-    moves = [
-        torch.linalg.vector_norm((ends[name] - w).flatten(1), dim=1)
-        if w.ndim
-        else (ends[name] - w).abs()
-        for name, w in start.items()
-    ]
-    lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(wide(moves[0])), dim=0)
-    return lengths
-
-
-AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
-
-
-class _Sums:
-    """Running sums in float64, so that the order of clients hardly matters."""
-
-    def __init__(self) -> None:
-        self._sums: Extras = {}
-
-    def add(self, key: str, tensors: Tensors, weights: Sequence[float]) -> None:
-        into = self._sums.setdefault(key, {})
-        for name, stacked in tensors.items():
-            total = _weighted_sum(stacked, weights)
-            into[name] = into[name].add_(total) if name in into else total
-
-    def over(self, key: str, like: Tensors, divisor: float) -> Tensors:
-        """The sums over a number, in the types of `like`; whole numbers are rounded."""
-        result = {}
-        for name, model_tensor in like.items():
-            value = self._sums[key][name] / divisor
-            if not model_tensor.is_floating_point():
-                value = value.round()
-            result[name] = value.to(model_tensor.device, model_tensor.dtype)
-        return result
-
-
-def _weighted_sum(stacked: Tensor, weights: Sequence[float]) -> Tensor:
-    dtype = wide(stacked)
-    if all(weight == 1 for weight in weights):
-        return stacked.sum(dim=0, dtype=dtype)
-    total = torch.zeros(stacked.shape[1:], dtype=dtype, device=stacked.device)
-    scale = torch.tensor(weights, dtype=dtype, device=stacked.device)
-    for start in range(0, len(stacked), AT_A_TIME):
-        some, of_them = (t[start : start + AT_A_TIME] for t in (stacked, scale))
-        total += (some.to(dtype) * of_them.view(-1, *(1,) * total.ndim)).sum(dim=0)
-    return total
+        together = distances(params, {n: mean[n][None] for n in params})[0]
+        ratio = self._lengths / self._total / together
+        return torch.where(together == 0, torch.ones_like(ratio), ratio)

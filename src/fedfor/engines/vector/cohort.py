@@ -97,11 +97,9 @@ class Part:
         require_declared(client, outcome)
 
         def named(rows: Tensor) -> Tensors:
-            if rows.untyped_storage().data_ptr() == w.untyped_storage().data_ptr():
-                rows = rows.clone()  # the next stack is trained in the same memory
             return self.model.layout.split(rows.expand(count, -1))
 
-        shared = {n: b.clone() for n, b in state.buffers.items() if n not in self.own}
+        shared = {n: b for n, b in state.buffers.items() if n not in self.own}
         reply = StackedReply(
             named(outcome.upload) | shared,
             {e: named(outcome.up[e]) if e in outcome.up else {} for e in client.up},
