@@ -115,9 +115,8 @@ def test_compiled_sweeps_are_the_serial_engine_on_a_cpu() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_our_kernels_in_a_whole_step(precision: Precision) -> None:
-    """ResNet20 in lower precision: a step of large batches stays near the step in float64."""
-    tolerance = {"fp32": 1e-4, "tf32": 0.02, "bf16": 0.2}[precision]
+def test_our_kernels_in_a_whole_step(precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ResNet20, large batches: our step is about as near to one in float64 as torch's."""
     training, clients = Training(batch_size=64, lr=0.05), ragged((60,) * 4)
 
     def moved(engine: Callable[..., Any], dtype: torch.dtype) -> torch.Tensor:
@@ -127,10 +126,16 @@ def test_our_kernels_in_a_whole_step(precision: Precision) -> None:
         moves = [(run.server.params[n].double() - w).flatten() for n, w in start.items()]
         return torch.cat(moves).cpu()
 
-    exact = moved(SerialEngine, torch.float64)
+    exact = moved(functools.partial(SerialEngine, device="cuda"), torch.float64)
     vector = functools.partial(VectorEngine, device="cuda", precision=precision)
-    off = moved(vector, torch.float32) - exact
-    assert float(off.norm() / exact.norm()) < tolerance
+    ours = moved(vector, torch.float32) - exact
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", precision == "tf32")
+    with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+        theirs = moved(functools.partial(SerialEngine, device="cuda"), torch.float32) - exact
+    # In tf32, cuDNN leaves some of the convolutions in fp32; that rounding alone, done in float64,
+    # is off by as much as we are.
+    factor = 6 if precision == "tf32" else 3
+    assert 0 < float(ours.norm()) < factor * float(theirs.norm()) < float(exact.norm())
 
 
 def test_dropout_depends_on_nobody_else() -> None:
