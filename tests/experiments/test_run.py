@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from fedfor.algorithms import ClientOpt, Named
