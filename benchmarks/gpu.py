@@ -23,6 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 from fedfor.algorithms import algorithm
 from fedfor.data import DataSplit, IidDraws, LabelledData, Samples
 from fedfor.engines import Job, SerialEngine, Training
+from fedfor.engines.stacking import Stacking
 from fedfor.engines.vector import VectorEngine
 from fedfor.experiments.simulation import Simulation
 from fedfor.models import build_model
@@ -31,6 +32,7 @@ from fedfor.protocol import Server
 from .provenance import provenance
 
 BATCH = 128
+FAST = Stacking("bf16", compile="always")
 PASSES, ACTIVATIONS = 13, 190_000
 """A step reads or writes each of a sample's activations in bf16 about so many times."""
 
@@ -51,9 +53,7 @@ class Step:
         model = build_model("resnet20", (3, 32, 32), 10)
         chosen, training = algorithm(name), Training(batch_size=BATCH, lr=0.01)
         self.engine: Any = (
-            VectorEngine(
-                model, chosen, training, 0, device="cuda", precision="bf16", compile="always"
-            )
+            VectorEngine(model, chosen, training, 0, device="cuda", stacking=FAST)
             if vector
             else SerialEngine(model, chosen, training, 0, device="cuda")
         )
@@ -91,8 +91,8 @@ class Step:
 
 
 KINDS: dict[str, Callable[[str], bool]] = {
-    "convolution, forward and input gradient": lambda n: n.startswith("_correlate"),
-    "convolution, weight gradient": lambda n: n.startswith(("_weight_gradient", "_add_parts")),
+    "convolution, forward and input gradient": lambda n: n.startswith("correlate"),
+    "convolution, weight gradient": lambda n: n.startswith(("weight_gradient", "add_parts")),
     "reductions (batch norm), compiled": lambda n: n.startswith(("triton_red", "triton_per")),
     "elementwise, compiled": lambda n: n.startswith("triton_poi"),
 }
@@ -154,7 +154,7 @@ def cohorts(sizes: list[int]) -> list[dict[str, float]]:
         torch.manual_seed(0)
         model = build_model("cnn", (1, 28, 28), 10)
         chosen, training = algorithm("fedfor"), Training(batch_size=16)
-        engine = VectorEngine(model, chosen, training, 0, device="cuda", precision="tf32")
+        engine = VectorEngine(model, chosen, training, 0, device="cuda", stacking=Stacking("tf32"))
         population = IidDraws(DataSplit(data, data), 10**6, 0, 64)
         simulation = Simulation(population, model, chosen, training, engine, cohort=size, seed=0)
         simulation.round(evaluate=False)

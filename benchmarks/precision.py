@@ -22,7 +22,7 @@ from torch import nn
 from fedfor.algorithms import algorithm
 from fedfor.data import DataSplit, LabelledData, LongTail
 from fedfor.engines import Training
-from fedfor.engines.precision import Precision
+from fedfor.engines.stacking import Precision, Stacking
 from fedfor.engines.vector import Trainer, VectorEngine
 from fedfor.experiments.simulation import Record, Simulation
 from fedfor.experiments.together import drive_together
@@ -45,17 +45,14 @@ def curves(
 ) -> dict[str, list[list[float]]]:
     """For each algorithm and seed, the accuracy of every so manieth round."""
     device = torch.device("cuda")
-    trainer = Trainer(
-        resnet(0).to(device), nn.functional.cross_entropy, device, precision, compile="never"
-    )
+    how = Stacking(precision, compile="never")
+    trainer = Trainer(resnet(0).to(device), nn.functional.cross_entropy, device, how)
     training = Training(batch_size=128, lr=0.01)
     runs, found = [], {name: [[] for _ in range(seeds)] for name in ALGORITHMS}
     for name in ALGORITHMS:
         for seed in range(seeds):
             model, chosen = resnet(seed), algorithm(name)
-            engine = VectorEngine(
-                model, chosen, training, seed, device=device, trainer=trainer, precision=precision
-            )
+            engine = VectorEngine(model, chosen, training, seed, device=device, trainer=trainer)
             population = LongTail(split, 10**10, seed)
             runs.append(
                 (

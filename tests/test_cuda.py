@@ -11,7 +11,7 @@ import torch
 
 from fedfor.data import Population
 from fedfor.engines import SerialEngine, Training
-from fedfor.engines.precision import Precision
+from fedfor.engines.stacking import Precision, Stacking
 from fedfor.engines.vector import Trainer, VectorEngine
 from fedfor.engines.vector.noise import Hashed
 from fedfor.experiments.folder import RunFolder, sha256
@@ -20,7 +20,7 @@ from fedfor.experiments.simulation import Simulation
 from fedfor.experiments.together import drive_together
 from fedfor.models import resnet20
 
-from .engines.test_vector import (
+from .engines.stacks import (
     ALGORITHMS,
     TRAINING,
     WITH_BATCH_NORM,
@@ -85,7 +85,7 @@ def sweep_on_gpu(names: Sequence[str], clients: Population, **options: Any) -> l
     """Three rounds in float64, which our own kernels do not do: all else is as in any run."""
     device = torch.device("cuda")
     model = build(norm_cnn).to(device)
-    trainer = Trainer(model, torch.nn.functional.cross_entropy, device, **options)
+    trainer = Trainer(model, torch.nn.functional.cross_entropy, device, Stacking(**options))
     shared = functools.partial(VectorEngine, trainer=trainer, device=device)
     runs = [simulation(shared, build(norm_cnn), name, TRAINING, clients) for name in names]
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_our_kernels_in_a_whole_step(precision: Precision, monkeypatch: pytest.M
         return torch.cat(moves).cpu()
 
     exact = moved(functools.partial(SerialEngine, device="cuda"), torch.float64)
-    vector = functools.partial(VectorEngine, device="cuda", precision=precision)
+    vector = functools.partial(VectorEngine, device="cuda", stacking=Stacking(precision))
     ours = moved(vector, torch.float32) - exact
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", precision == "tf32")
     with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):

@@ -56,6 +56,7 @@ class PflFederation:
         cohort: int,
         batch_size: int,
         lr: float,
+        amp: torch.dtype | None = None,
     ) -> None:
         self.net, self.cohort, self.done = net, cohort, 0
         model = WithLoss(net)
@@ -63,6 +64,7 @@ class PflFederation:
             model,
             local_optimizer_create=torch.optim.SGD,
             central_optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+            amp_dtype=amp,
         )
         data = FederatedDataset(
             [Dataset(user) for user in users].__getitem__,

@@ -5,7 +5,7 @@ import signal
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -196,13 +196,13 @@ def bench(
     """
     import json
 
-    from .engines.choose import check_precision
+    from .engines.stacking import Compile, Precision, Stacking
     from .experiments.bench import Bench
     from .experiments.folder import write_json
     from .report.bench import bench_json, bench_table
 
-    how = check_precision(precision, compile_)
-    timed = Bench(algorithm, samples, batch, seconds, device, *how, lanes, threads)
+    how = Stacking(cast("Precision", precision), lanes, cast("Compile", compile_))
+    timed = Bench(algorithm, samples, batch, seconds, device, how, threads)
     names = [[part for part in text.split(",") if part] for text in (engines, models)]
     sizes = _whole_numbers("--cohorts", cohorts)
     if json_path is not None and not json_path.absolute().parent.is_dir():

@@ -2,17 +2,17 @@
 
 import logging
 import warnings
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from ..algorithms import Algorithm
-from ..errors import ConfigError, require_choice, require_number
+from ..errors import ConfigError, require_choice
 from .fisher import Loss
-from .precision import Compile, Precision
+from .forward import products
 from .serial import SerialEngine
+from .stacking import DEFAULT, Stacking
 from .training import Training
 
 if TYPE_CHECKING:
@@ -27,13 +27,6 @@ MOST_PRODUCTS = 20_000_000
 """In a layer, on average, up to which a stack is faster on a CPU; products are of a whole batch."""
 
 
-def check_precision(precision: str, compile: str) -> tuple[Precision, Compile]:  # noqa: A002
-    """Refuse what the vector engine does not know."""
-    require_choice("engine", "precision", precision, get_args(Precision))
-    require_choice("engine", "compile", compile, get_args(Compile))
-    return cast(Precision, precision), cast(Compile, compile)
-
-
 def make_engine(
     name: EngineName,
     model: nn.Module,
@@ -43,10 +36,7 @@ def make_engine(
     loss: Loss = nn.functional.cross_entropy,
     device: torch.device | None = None,
     *,
-    precision: Precision = "fp32",
-    lanes: int | None = None,
-    compile: Compile = "auto",  # noqa: A002
-    rounds: int = 1,
+    stacking: Stacking = DEFAULT,
     cohort: int = 2,
     trainer: "Trainer | None" = None,
     sample: tuple[Tensor, Tensor] | None = None,
@@ -56,18 +46,13 @@ def make_engine(
     On a CPU `vector`, too, is serial for a model that is trained faster so.
     """
     require_choice("engine", "name", name, get_args(EngineName))
-    check_precision(precision, compile)
-    if lanes is not None and not isinstance(lanes, int):
-        raise ConfigError(f"engine: lanes must be a whole number (got {lanes!r})")
-    if lanes is not None:
-        require_number("engine", "lanes", lanes, least=1)
     where = torch.device("cpu") if device is None else device
 
     def serial() -> SerialEngine:
-        if precision != "fp32":
+        if stacking.precision != "fp32":
             warnings.warn(
-                f"precision '{precision}' is the vector engine's; the serial engine, which trains "
-                "here, computes in the type of the weights",
+                f"precision '{stacking.precision}' is the vector engine's; the serial engine, "
+                "which trains here, computes in the type of the weights",
                 stacklevel=3,
             )
         return SerialEngine(model, algorithm, training, seed, loss, where)
@@ -89,10 +74,7 @@ def make_engine(
         seed,
         loss,
         where,
-        precision=precision,
-        lanes=lanes,
-        compile=compile,
-        rounds=rounds,
+        stacking=stacking,
         trainer=trainer,
     )
     if sample is not None:
@@ -125,12 +107,4 @@ def faster_together_on_cpu(model: nn.Module, training: Training, x: Tensor | Non
         return False
     if x is None:
         return True
-    was_training = model.training
-    try:
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            like = next(model.parameters(), x)
-            model.eval()(x[:2].to(like.device, like.dtype if x.is_floating_point() else x.dtype))
-    finally:
-        model.train(was_training)
-    products = counter.get_total_flops() / 2 / len(x[:2]) * training.batch_size
-    return bool(products <= MOST_PRODUCTS * layers)
+    return products(model, x) * training.batch_size <= MOST_PRODUCTS * layers

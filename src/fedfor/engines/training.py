@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ class Training:
             if not isinstance(value, int):
                 raise ConfigError(f"training: {name} must be a whole number (got {value!r})")
             require_number("training", name, value, least=1)
-        Augmentation.parse(self.augment)
+        _ = self.augmentation  # refuses words it does not know
         require_number("training", "lr", self.lr, above=0)
         require_number("training", "lr_decay", self.lr_decay, above=0)
         if isinstance(self.optimizer, str) and self.optimizer.lower() not in OPTIMIZERS:
@@ -53,7 +54,7 @@ class Training:
                 [torch.zeros(2, 2, requires_grad=True)], 1
             )  # refuse bad options now
 
-    @property
+    @cached_property
     def augmentation(self) -> Augmentation | None:
         return Augmentation.parse(self.augment)
 

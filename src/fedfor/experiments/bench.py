@@ -12,7 +12,7 @@ from ..algorithms import algorithm
 from ..data import DataSplit, IidDraws, LabelledData
 from ..engines import SerialEngine, Training
 from ..engines.choose import make_engine
-from ..engines.precision import Compile, Precision
+from ..engines.stacking import Stacking
 from ..engines.vector import VectorEngine
 from ..errors import ConfigError, in_short, nearest
 from ..models import MODELS, build_model
@@ -22,6 +22,8 @@ from .simulation import Simulation
 
 SHAPES = {"linear": (1, 28, 28), "mlp": (1, 28, 28), "cnn": (1, 28, 28), "cnn-bn": (1, 28, 28)}
 COLOUR = (3, 32, 32)
+
+UNCOMPILED = Stacking(compile="never")
 
 ENGINES = ("serial", "vector", "auto")
 
@@ -54,9 +56,7 @@ class Bench:
     seconds: float = 2.0
     """How long each case is timed, at the least: 3 rounds in any case."""
     device: str = "cpu"
-    precision: Precision = "fp32"
-    compile: Compile = "never"
-    lanes: int | None = None
+    stacking: Stacking = UNCOMPILED
     threads: int = 1
 
     def measure(
@@ -113,36 +113,18 @@ class Bench:
         with torch_seeded(0, "init"):
             model = build_model(name, shape, 10)
         chosen, training = algorithm(self.name), Training(batch_size=self.batch)
+        what = (model, chosen, training, 0)
         device = build_device(self.device)
         worker: SerialEngine | VectorEngine
         if engine == "auto":
             few = (data.x[:4], data.y[:4])
             worker = make_engine(
-                "auto",
-                model,
-                chosen,
-                training,
-                0,
-                device=device,
-                precision=self.precision,
-                lanes=self.lanes,
-                compile=self.compile,
-                cohort=cohort,
-                sample=few,
+                "auto", *what, device=device, stacking=self.stacking, cohort=cohort, sample=few
             )
         elif engine == "serial":
-            worker = SerialEngine(model, chosen, training, 0, device=device)
+            worker = SerialEngine(*what, device=device)
         else:
-            worker = VectorEngine(
-                model,
-                chosen,
-                training,
-                0,
-                device=device,
-                precision=self.precision,
-                lanes=self.lanes,
-                compile=self.compile,
-            )
+            worker = VectorEngine(*what, device=device, stacking=self.stacking)
         population = IidDraws(DataSplit(data, data), max(10**6, cohort), 0, self.samples)
         return Simulation(population, model, chosen, training, worker, cohort=cohort, seed=0)
 

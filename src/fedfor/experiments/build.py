@@ -25,6 +25,8 @@ from ..data import (
 from ..engines import Training
 from ..engines.augment import require_images
 from ..engines.choose import make_engine
+from ..engines.forward import forward
+from ..engines.stacking import Stacking
 from ..errors import ConfigError
 from ..models import build_model
 from ..randomness import torch_seeded
@@ -107,6 +109,7 @@ def build_simulation(
         model = build_model(config.model.name, split.train.x.shape[1:], split.train.classes)
     check_model(model, algorithm, split)
     require_images(training.augmentation, split.train.x.shape[1:])
+    cohort = config.population.cohort or population.size
     engine = make_engine(
         config.engine,
         model,
@@ -114,16 +117,12 @@ def build_simulation(
         training,
         config.seed,
         device=device,
-        precision=config.precision,
-        lanes=config.lanes,
-        compile=config.compile,
-        rounds=config.rounds,
-        cohort=config.population.cohort or population.size,
+        stacking=Stacking(config.precision, config.lanes, config.compile, config.rounds),
+        cohort=cohort,
         trainer=shared.trainer,
         sample=(split.train.x[:4], split.train.y[:4]),
     )
     shared.trainer = getattr(engine, "trainer", None)
-    cohort = config.population.cohort or population.size
     return Simulation(
         population,
         model,
@@ -144,21 +143,12 @@ def check_model(model: nn.Module, algorithm: Algorithm, split: DataSplit) -> Non
             "use one that has, such as cnn-bn, or sharing = 'everything'"
         )
     shape, classes = tuple(split.train.x.shape[1:]), split.train.classes
-    was_training = model.training
-    model.eval()
     try:
-        with torch.no_grad():
-            x = split.train.x[:2]
-            like = next(model.parameters(), x)
-            if x.is_floating_point():
-                x = x.to(like.dtype)
-            outputs = model(x.to(like.device))
+        outputs = forward(model, split.train.x[:2])
     except (RuntimeError, ValueError, IndexError) as error:
         raise ConfigError(
             f"the model cannot take samples of shape {shape}: {str(error).splitlines()[0]}"
         ) from error
-    finally:
-        model.train(was_training)
     if outputs.ndim != 2 or outputs.shape[1] != classes:
         raise ConfigError(
             f"the model gives outputs of shape {tuple(outputs.shape)} for 2 samples; with "

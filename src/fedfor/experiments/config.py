@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ..algorithms import SERVER_OPTS, Algorithm, ServerOpt, algorithm, settings
 from ..engines.choose import EngineName
-from ..engines.precision import Compile, Precision
+from ..engines.stacking import Compile, Precision
 
 
 class Section(BaseModel):

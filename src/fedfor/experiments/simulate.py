@@ -14,7 +14,7 @@ from ..engines import Training
 from ..engines.augment import require_images
 from ..engines.choose import EngineName, make_engine
 from ..engines.fisher import Loss
-from ..engines.precision import Compile, Precision
+from ..engines.stacking import Compile, Precision, Stacking
 from ..errors import ConfigError, require_number
 from ..models import build_model
 from ..protocol.local import load_tensors
@@ -82,6 +82,7 @@ def simulate(
         require_number("simulate", name, count, least=1)
     if training is not None and training_options:
         raise ConfigError(f"simulate: give {sorted(training_options)[0]} to Training, or alone")
+    cohort = min(10, population.size) if cohort is None else cohort
     chosen = as_algorithm(algorithm)
     how = training or Training(**training_options)
     if isinstance(model, str):
@@ -98,11 +99,8 @@ def simulate(
         seed,
         loss,
         build_device(str(device)),
-        precision=precision,
-        lanes=lanes,
-        compile=compile,
-        rounds=rounds,
-        cohort=min(10, population.size) if cohort is None else cohort,
+        stacking=Stacking(precision, lanes, compile, rounds),
+        cohort=cohort,
         sample=(population.train.x[:4], population.train.y[:4]),
     )
     simulation = Simulation(
@@ -111,7 +109,7 @@ def simulate(
         chosen,
         how,
         worker,
-        cohort=min(10, population.size) if cohort is None else cohort,
+        cohort=cohort,
         seed=seed,
         store=store,
     )

@@ -11,7 +11,7 @@ from ...protocol import Message
 from ...protocol.local import own_layers
 from ..engine import Ahead, Exam, Job, Score, StackedResult
 from ..fisher import Loss
-from ..precision import Compile, Precision
+from ..stacking import DEFAULT, Stacking
 from ..training import Training
 from .evaluation import evaluate
 from .trainer import Task, Trainer
@@ -36,16 +36,12 @@ class VectorEngine:
         loss: Loss = nn.functional.cross_entropy,
         device: torch.device | str = "cpu",
         *,
-        precision: Precision = "fp32",
-        lanes: int | None = None,
-        compile: Compile = "auto",  # noqa: A002
-        rounds: int = 1,
+        stacking: Stacking = DEFAULT,
         trainer: Trainer | None = None,
     ) -> None:
         model = model.to(device)
         if trainer is None or not trainer.fits(model, loss):
-            where = torch.device(device)
-            trainer = Trainer(model, loss, where, precision, lanes, compile, rounds)
+            trainer = Trainer(model, loss, torch.device(device), stacking)
         self.trainer = trainer
         self.algorithm, self.training, self.seed = algorithm, training, seed
         self.initial_own = own_layers(model, stays_local(model, algorithm.sharing))

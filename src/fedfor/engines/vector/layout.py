@@ -1,6 +1,7 @@
 """All trained weights of a client in one row, so that a cohort is one matrix."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import torch
@@ -45,6 +46,7 @@ class Layout:
             slot.stop - slot.start for name, slot in self.slots.items() if name not in own
         )
 
+    @cached_property
     def segments(self) -> list[tuple[int, int, list[str]]]:
         """Columns that are updated together: large parameters each alone, small ones side by side.
 

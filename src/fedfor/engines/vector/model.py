@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.utils.flop_counter import FlopCounterMode
 
 from ...algorithms.sharing import buffers
 from ...errors import ConfigError, in_short
 from ...randomness import torch_seeded
 from ...tensors import Tensors
 from ..fisher import Loss
-from ..precision import Precision
+from ..forward import forward
+from ..stacking import Precision
 from .layers import StackedLayers
 from .layout import Layout
 from .noise import Noise, Recorded, Site
@@ -35,6 +35,7 @@ class StackedModel:
         self.like = torch.empty(0, dtype=self.dtype, device=device)
         self.sites: list[Site] = []
         self.unused: tuple[str, ...] = ()
+        """Parameters that took no part in the outputs of the last step."""
         self.draws = True
         """Whether the forward draws at random by other ways than dropout."""
         self.pads = True
@@ -58,8 +59,7 @@ class StackedModel:
             outputs = self._forward(params, held, x, weight, noise, smallest, train)
             losses = self.loss(outputs, y, weight)
             grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
-        if isinstance(noise, Recorded) and train:
-            self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
+        self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
         filled = {
             name: torch.zeros_like(p) if g is None else g.to(p.dtype)
             for (name, p), g in zip(params.items(), grads, strict=True)
@@ -132,7 +132,7 @@ class StackedModel:
             self._trial(x, y, None, noise)
             self.draws = not torch.equal(before, self._random_state())
             self.sites = noise.sites
-            self.loss.learn(self._alone(x), y)
+            self.loss.learn(forward(self.model, x), y)
             if len(x) > 2:
                 self._learn_padding(x, y)
         except Exception as error:  # it is the user's model that runs here
@@ -182,22 +182,6 @@ class StackedModel:
         if self.device.type == "cuda":
             return torch.cuda.get_rng_state(self.device)
         return torch.get_rng_state()
-
-    def operations(self, x: Tensor) -> float:
-        """Multiplications in the forward of one sample."""
-        with FlopCounterMode(display=False) as counter:
-            self._alone(x[:2])
-        return float(counter.get_total_flops()) / 2 / len(x[:2])
-
-    @torch.no_grad()
-    def _alone(self, x: Tensor) -> Tensor:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            outputs: Tensor = self.model(x)
-        finally:
-            self.model.train(was_training)
-        return outputs
 
 
 @contextmanager

@@ -194,7 +194,7 @@ class LocalStep:
         running: Tensor | None,
     ) -> None:
         rows = slice(share.start, share.stop)
-        for start, stop, names in self.model.layout.segments():
+        for start, stop, names in self.model.layout.segments:
             columns = slice(start, stop)
             w = state.weights[rows, columns]
             parts = [gradients[name][rows].flatten(1) for name in names]

@@ -18,7 +18,8 @@ from ...randomness import torch_seeded
 from ...tensors import Tensors
 from ..engine import Ahead, Job, StackedResult, single_sample
 from ..fisher import Loss
-from ..precision import Compile, Precision
+from ..forward import products
+from ..stacking import DEFAULT, Stacking
 from ..training import Training
 from .cohort import Cohort
 from .lanes import Chunk, Lane, chunks, plan_lane
@@ -76,14 +77,10 @@ class Trainer:
         model: nn.Module,
         loss: Loss,
         device: torch.device,
-        precision: Precision = "fp32",
-        lanes: int | None = None,
-        compile: Compile = "auto",  # noqa: A002
-        rounds: int = 1,
+        stacking: Stacking = DEFAULT,
     ) -> None:
-        self.model = StackedModel(model, loss, device, precision)
-        self.device, self.most_lanes, self.rounds = device, lanes, rounds
-        self.compile = compile
+        self.model = StackedModel(model, loss, device, stacking.precision)
+        self.device, self.stacking, self.most_lanes = device, stacking, stacking.lanes
         self.compiled: bool | None = None
         self.together = 0
         """The most clients that were in one stack."""
@@ -101,7 +98,8 @@ class Trainer:
             lanes = [n for i, t in enumerate(tasks) for n in t.lanes(i, t.jobs, t.message.round)]
             if not lanes:
                 return
-            self._check(lanes)
+            if not self._checked:
+                self._check(lanes)
             self._decide(lanes)
             plan = list(self._chunks(lanes))
         for chunk in plan:
@@ -170,7 +168,7 @@ class Trainer:
         longest = max(lanes, key=lambda lane: max(map(len, lane.batches)))
         batch = max(longest.batches, key=len)
         x, y = self.data.batch(longest.job.samples, batch)
-        self._work = self.rounds * self.model.operations(x)
+        self._work = self.stacking.rounds * products(self.model.model, x)
         self.compiled = self._worth_compiling(images)
         chosen = "as asked for" if self.most_lanes else "as many as fit"
         if self.most_lanes is None and self.device.type == "cuda":
@@ -191,9 +189,9 @@ class Trainer:
 
     def _worth_compiling(self, images: float) -> bool:
         """Whether a program that trains so many images a round earns back the time it takes."""
-        if self.device.type != "cuda" or self.compile == "never":
+        if self.device.type != "cuda" or self.stacking.compile == "never":
             return False
-        return self.compile == "always" or images * self._work >= COMPILE_FROM
+        return self.stacking.compile == "always" or images * self._work >= COMPILE_FROM
 
     @property
     def about(self) -> dict[str, object]:

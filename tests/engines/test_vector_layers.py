@@ -1,0 +1,181 @@
+"""Whatever a model is made of, and however it is trained: the numbers of the serial engine."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedfor.algorithms import algorithm
+from fedfor.engines import SerialEngine, Training
+from fedfor.engines.vector import VectorEngine
+from fedfor.experiments.simulation import Simulation
+from fedfor.models import mlp
+
+from .stacks import TRAINING, assert_same, both, build, norm_cnn, ragged
+
+
+class Tokens(nn.Module):
+    """Pixels as words: embedding, attention, layer norm, a residual, tied weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(16, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = nn.LayerNorm(8)
+        self.first = nn.Linear(8, 8, bias=False)
+        self.second = nn.Linear(8, 8, bias=False)
+        self.second.weight = self.first.weight
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = self.embedding((x.flatten(1)[:, ::8] * 4).long().clamp(-8, 7) + 8)
+        attended, _ = self.attention(words, words, words, need_weights=False)
+        words = self.norm(words + attended)
+        words = words + self.second(torch.nn.functional.gelu(self.first(words)))
+        return self.head(words.mean(dim=1))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "group norm, depthwise, average pooling": lambda: nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding="same"),
+        nn.GroupNorm(2, 8),
+        nn.Tanh(),
+        nn.Conv2d(8, 8, 3, groups=8, dilation=2),
+        nn.SiLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32, 3),
+    ),
+    "one dimension, transposed, instance norm": lambda: nn.Sequential(
+        nn.Flatten(2),
+        nn.Conv1d(1, 4, 5, stride=2),
+        nn.InstanceNorm1d(4, affine=True),
+        nn.ConvTranspose1d(4, 2, 3),
+        nn.ELU(),
+        nn.AdaptiveMaxPool1d(6),
+        nn.Flatten(),
+        nn.Linear(12, 3),
+    ),
+    "dropout of all kinds": lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 3, bias=False),
+        nn.Dropout2d(0.4),
+        nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(96, 20),
+        nn.Dropout(0.5, inplace=True),
+        nn.Linear(20, 3),
+    ),
+    "batch norm in one dimension, without statistics": lambda: nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(64, 10, bias=False),
+        nn.BatchNorm1d(10, affine=False),
+        nn.LeakyReLU(),
+        nn.Linear(10, 10, bias=False),
+        nn.BatchNorm1d(10, track_running_stats=False),
+        nn.Linear(10, 3),
+    ),
+    "embedding, attention, tied weights": Tokens,
+    "frozen layers": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 8).requires_grad_(False), nn.ReLU(), nn.Linear(8, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("name", ["fedavg", "fedfor,clip=false"])
+def test_layers(kind: str, name: str) -> None:
+    """Dropout too draws for a client what it would alone."""
+    torch.manual_seed(0)
+    model = MODELS[kind]().double()
+    ours, theirs = both(model, name)
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+        ("sgd", {"momentum": 0.5, "dampening": 0.3}),
+        ("sgd", {"maximize": True, "weight_decay": 0.1}),
+        ("adam", {}),
+        ("AdamW", {"weight_decay": 0.1}),
+        ("rmsprop", {"momentum": 0.5}),
+        ("adagrad", {}),
+    ],
+)
+def test_optimizers(optimizer: str, options: dict[str, float]) -> None:
+    training = Training(epochs=2, batch_size=7, lr=0.01, optimizer=optimizer, options=options)
+    assert_same(*both(build(mlp), "scaffold", training))
+
+
+def test_images_are_changed_alike() -> None:
+    training = Training(epochs=2, batch_size=7, lr=0.05, augment=["flip", "crop=2", "rotate=20"])
+    ours, theirs = both(build(norm_cnn), "fedavg", training)
+    assert_same(ours, theirs)
+    plain, _ = both(build(norm_cnn), "fedavg", TRAINING)
+    assert not torch.equal(plain.server.params["0.weight"], ours.server.params["0.weight"])
+
+
+def test_a_loss_that_is_no_mean() -> None:
+    """It bears no padding, so only clients with like batches are trained together."""
+
+    def weighted(outputs: Tensor, y: Tensor) -> Tensor:
+        weight = torch.tensor([1.0, 2.0, 5.0]).to(outputs)
+        return nn.functional.cross_entropy(outputs, y, weight=weight)
+
+    runs = []
+    for engine in (VectorEngine, SerialEngine):
+        model, chosen = build(mlp), algorithm("fedfor")
+        worker = engine(model, chosen, TRAINING, 0, weighted)
+        clients = ragged((4, 18, 18, 4, 9, 18))
+        runs.append(Simulation(clients, model, chosen, TRAINING, worker, cohort=6, seed=0))
+        for _ in range(2):
+            runs[-1].round()
+    assert not runs[0].engine.trainer.model.pads  # type: ignore[attr-defined]
+    assert_same(*runs)
+
+
+def test_another_loss_with_ragged_clients() -> None:
+    def hinge(outputs: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.multi_margin_loss(outputs, y)
+
+    runs = []
+    for engine in (VectorEngine, SerialEngine):
+        model, chosen = build(mlp), algorithm("fedfor")
+        worker = engine(model, chosen, TRAINING, 0, hinge)
+        runs.append(Simulation(ragged(), model, chosen, TRAINING, worker, cohort=4, seed=0))
+        for _ in range(2):
+            runs[-1].round()
+    assert_same(*runs)
+
+
+class Centred(nn.Module):
+    """Takes the mean over the batch out, by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear((x - x.mean(0)).flatten(1))
+        return y
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4, padding_idx=2)
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = (x.flatten(1)[:, ::4] * 2).long().clamp(-4, 4) + 4
+        y: Tensor = self.linear(self.embedding(words).mean(1))
+        return y
+
+
+@pytest.mark.parametrize("make", [Centred, Words], ids=lambda m: m.__name__)
+def test_models_that_padding_would_change(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    assert_same(*both(make().double(), "fedavg"))
