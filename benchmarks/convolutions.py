@@ -22,7 +22,7 @@ import triton
 from torch import Tensor
 
 from fedfor.engines.vector import triton_conv
-from fedfor.engines.vector.triton_conv import Blocks
+from fedfor.engines.vector.triton_blocks import Blocks, make_blocks
 
 KINDS = ("forward", "input_gradient", "weight_gradient")
 CALLS, REPLAYS = 5, 5
@@ -122,9 +122,7 @@ def candidates(kind: str, layer: Layer) -> list[Blocks]:
         tile: tuple[int, int], m: int, k: int, warps: int, stages: int = 1, rows: bool = False
     ) -> Blocks:
         cut, stride = (tile[0] * scale, tile[1] * scale), (layer.stride,) * 2
-        return triton_conv.make_blocks(
-            kind, cut, (3, 3), stride, inner, outer, m, k, 128, warps, stages, rows
-        )
+        return make_blocks(kind, cut, (3, 3), stride, inner, outer, m, k, 128, warps, stages, rows)
 
     if kind == "weight_gradient":
         choices = [

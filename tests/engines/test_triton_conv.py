@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..interpreter import CUDA, DEVICE, interpreter  # isort: skip  (ends here without Triton)
 from fedfor.engines.vector import triton_conv
+from fedfor.engines.vector.triton_blocks import Blocks, make_blocks
 
 __all__ = ["interpreter"]
 
@@ -95,8 +96,8 @@ def test_rows_agree_with_torch(
 ) -> None:
     """The kernels that walk down the rows, also where they are not the choice."""
 
-    def choose(kind: str, *rest: Any) -> triton_conv.Blocks:
-        return triton_conv.make_blocks(kind, tile, *rest[:4], 16, 64, 64, 4, 1, True)
+    def choose(kind: str, *rest: Any) -> Blocks:
+        return make_blocks(kind, tile, *rest[:4], 16, 64, 64, 4, 1, True)
 
     monkeypatch.setattr(triton_conv, "choose_blocks", choose)
     test_agrees_with_torch(shape, "tf32")
