@@ -7,9 +7,10 @@ benchmarks: 1,000 users of 50 images, 50 users a round, batches of 10, one epoch
 1,626,442 parameters, the plain average of the users' models.
 
 Speed is in clients a second: after a warm-up the two take turns, a window of rounds each, and the
-median counts. Nothing is evaluated in a window, TF32 is allowed to both, and pfl has all data on
-the device beforehand. Then comes the test accuracy after --rounds rounds, for several seeds.
-Results are written as they come. benchmarks/carry_pfl.sh takes pfl to where pip cannot.
+median counts, once in TF32 and once in bf16, which pfl calls amp. Nothing is evaluated in a window,
+and pfl has all data on the device beforehand. Then comes the test accuracy after --rounds rounds,
+for several seeds; pfl's in TF32 only, since it takes minutes. Results are written as they come.
+benchmarks/carry_pfl.sh takes pfl to where pip cannot.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -30,13 +31,14 @@ from torch import Tensor, nn
 
 import fedfor
 from fedfor.data import DataSplit, LabelledData, Partition
-from fedfor.engines.precision import Precision
+from fedfor.engines.stacking import Precision
 
 from .provenance import provenance
 
 CONTESTANTS = ("fedfor", "pfl")
 IMAGES_PER_USER, COHORT, BATCH, RATE = 50, 50, 10, 0.1
 PARAMETERS = 1_626_442
+PRECISIONS: tuple[Precision, ...] = ("tf32", "bf16")
 WARM_UP = 5
 WINDOW_ROUNDS = {"fedfor": 50, "pfl": 5}  # of the same order in seconds on a GPU
 
@@ -119,7 +121,7 @@ def accuracy(model: nn.Module, task: Task) -> float:
 class Pfl:
     """Any number of rounds at a time."""
 
-    def __init__(self, task: Task, seed: int) -> None:
+    def __init__(self, task: Task, seed: int, precision: Precision = "tf32") -> None:
         from .peers.federation import PflFederation  # not needed with --only fedfor
 
         random.seed(seed)
@@ -129,7 +131,13 @@ class Pfl:
         users = [(there.x[rows], there.y[rows]) for rows in task.users(seed)]
         # "random" is the published sampler: it may draw a user twice in a round.
         self.federation = PflFederation(
-            self.net, users, "random", cohort=task.cohort, batch_size=BATCH, lr=RATE
+            self.net,
+            users,
+            "random",
+            cohort=task.cohort,
+            batch_size=BATCH,
+            lr=RATE,
+            amp=torch.bfloat16 if precision == "bf16" else None,
         )
 
     def run(self, rounds: int) -> nn.Module:
@@ -183,11 +191,16 @@ class Report:
         entry["median"] = statistics.median(entry["all"])
         entry["deviation"] = statistics.stdev(entry["all"]) if len(entry["all"]) > 1 else None
         entry |= more
-        medians = {n: e["median"] for n, e in self.content[part].items()}
-        if part == "clients_per_second" and len(medians) == len(CONTESTANTS):
-            self.content["speed_ratio"] = medians["fedfor"] / medians["pfl"]
+        if part == "clients_per_second":
+            self.content["speed_ratio"] = self._ratios()
         if self.path is not None:
             self.path.write_text(json.dumps(self.content, indent=2) + "\n")
+
+    def _ratios(self) -> dict[str, float]:
+        """How many times as fast as pfl, for each precision that both were timed in."""
+        medians = {n: e["median"] for n, e in self.content["clients_per_second"].items()}
+        ours = {n.split()[1]: m for n, m in medians.items() if n.startswith("fedfor")}
+        return {p: m / medians[f"pfl {p}"] for p, m in ours.items() if f"pfl {p}" in medians}
 
 
 class Speed:
@@ -215,11 +228,12 @@ class Speed:
         seconds = time.perf_counter() - self.started
         rounds = self.window[name]
         rate = rounds * self.task.cohort / seconds
-        self.report.add("clients_per_second", name, rate, rounds_in_a_window=rounds)
+        label = f"{name} {self.precision}"
+        self.report.add("clients_per_second", label, rate, rounds_in_a_window=rounds)
 
     def pfl_window(self) -> None:
         if self.pfl is None:
-            self.pfl = Pfl(self.task, seed=0)
+            self.pfl = Pfl(self.task, 0, self.precision)
             self.pfl.run(WARM_UP)
         self.start()
         self.pfl.run(self.window["pfl"])
@@ -251,14 +265,14 @@ def measure_speed(speed: Speed, windows: int, names: list[str]) -> None:
             speed.pfl_window()
 
 
-def measure_accuracy(
-    task: Task, report: Report, rounds: int, seeds: dict[str, int], precision: Precision
-) -> None:
+def measure_accuracy(task: Task, report: Report, rounds: int, seeds: dict[str, int]) -> None:
+    """`seeds` says how many for each contestant and precision."""
     for seed in range(max(seeds.values())):
         for name in (name for name, count in seeds.items() if seed < count):
             started = time.perf_counter()
-            if name == "fedfor":
-                model = run_fedfor(task, seed, rounds, precision=precision)
+            who, precision = name.split()
+            if who == "fedfor":
+                model = run_fedfor(task, seed, rounds, precision=cast(Precision, precision))
             else:
                 model = Pfl(task, seed).run(rounds)
             value = accuracy(model, task)
@@ -281,7 +295,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="PATH")
     parser.add_argument("--only", choices=CONTESTANTS)
     parser.add_argument("--compile", action="store_true", help="fedfor's steps, for the windows")
-    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--skip-accuracy", action="store_true")
     chosen = parser.parse_args()
     if (chosen.samples or 0) % IMAGES_PER_USER:
@@ -309,13 +323,14 @@ def main() -> None:
     if chosen.windows:
         given = chosen.window_rounds
         window = dict.fromkeys(CONTESTANTS, given) if given else WINDOW_ROUNDS
-        speed = Speed(task, report, window, chosen.compile, chosen.precision)
-        measure_speed(speed, chosen.windows, names)
+        for precision in chosen.precisions:
+            speed = Speed(task, report, window, chosen.compile, precision)
+            measure_speed(speed, chosen.windows, names)
     if not chosen.skip_accuracy:
-        seeds = dict.fromkeys(names, chosen.seeds)
-        if "pfl" in seeds and chosen.pfl_seeds:
-            seeds["pfl"] = chosen.pfl_seeds
-        measure_accuracy(task, report, chosen.rounds, seeds, chosen.precision)
+        seeds = {f"fedfor {p}": chosen.seeds for p in chosen.precisions if "fedfor" in names}
+        if "pfl" in names:
+            seeds["pfl tf32"] = chosen.pfl_seeds or chosen.seeds
+        measure_accuracy(task, report, chosen.rounds, seeds)
 
 
 if __name__ == "__main__":
