@@ -53,22 +53,32 @@ def take_turn(name: str, model: str, rounds: int) -> Turn:
             timeout=600,
         )
         if done.returncode:
-            return {"why": (done.stderr.strip().splitlines() or ["no word"])[-1]}
+            return {"why": _reason(done.stderr)}
         turn = json.loads(file.read_text())
     seconds = [b - a for a, b in itertools.pairwise(turn["ends"])]
     return {"seconds": seconds[WARM_UP - 1 : -1], "loss": turn["loss"]}
 
 
+def _reason(said: str) -> str:
+    """The last line that names an error: launchers say more after it."""
+    lines = said.strip().splitlines() or ["no word"]
+    return next((line for line in reversed(lines) if "Error" in line), lines[-1])
+
+
 def summary(turns: list[Turn]) -> Turn:
-    """Over all turns of a contestant; one that failed once has no figures."""
-    if failed := [turn for turn in turns if "why" in turn]:
-        return failed[0]
-    seconds = [s for turn in turns for s in turn["seconds"]]
+    """Over all turns of a contestant that did not fail; those that did are told."""
+    reasons = [turn["why"] for turn in turns if "why" in turn]
+    done = [turn for turn in turns if "why" not in turn]
+    told = {"failed_turns": len(reasons), "why": reasons[0]} if reasons else {}
+    if not done:
+        return told
+    seconds = [s for turn in done for s in turn["seconds"]]
     return {
         "best": min(seconds),
         "median": statistics.median(seconds),
-        "best_of_each_turn": [min(turn["seconds"]) for turn in turns],
-        "loss": turns[-1]["loss"],
+        "best_of_each_turn": [min(turn["seconds"]) for turn in done],
+        "loss": done[-1]["loss"],
+        **told,
     }
 
 
@@ -82,7 +92,7 @@ def table(results: dict[str, dict[str, Turn]], reference: str) -> Table:
         cells = []
         for model in task.MODELS:
             result = results[model][name]
-            if "why" in result:
+            if "best" not in result:
                 cells += ["-", ""]
             else:
                 cells += [f"{result['ratio']:.2f}", f"{result['loss']:.3f}"]
@@ -115,7 +125,7 @@ def main() -> None:
     }
     reference = next(iter(CONTESTANTS))
     for model in task.MODELS:
-        if "why" in results[model][reference]:
+        if "best" not in results[model][reference]:
             sys.exit(f"nothing to compare with: {reference}: {results[model][reference]['why']}")
         for result in results[model].values():
             if "best" in result:
