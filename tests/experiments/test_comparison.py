@@ -13,6 +13,7 @@ from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
 from fedfor.report.comparison import write_report
 from fedfor.report.curves import curve
+from fedfor.report.progress import ComparisonProgress
 from fedfor.report.table import columns, domain_columns, markdown, per_cent, rows, whole
 
 from .test_run import TABLES
@@ -50,6 +51,22 @@ def test_workers_change_nothing(done: Comparison, tmp_path: Path) -> None:
     start_run(alone, run.config)
     run_in_folder(alone)
     assert sha256(alone.model_path) == sha256(run.folder.model_path)
+
+
+def test_without_a_terminal_progress_is_told_by_quarters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison = planned(tmp_path / "c", rounds=2)  # of 6 runs: 12 rounds
+    progress = ComparisonProgress(Console(force_terminal=False), comparison)
+    told = []
+    for t in (1, 2):
+        for run in comparison.runs:
+            run.folder.path.mkdir(parents=True, exist_ok=True)
+            run.folder.append({"round": t, "accuracy": 0.5})
+            progress.tick()
+            told.append(capsys.readouterr().out.strip())
+    assert [line for line in told if line] == [f"{n} of 12 rounds" for n in (3, 6, 9)]
+    assert told[2] == "3 of 12 rounds"
 
 
 def test_going_on_runs_only_what_is_left(done: Comparison) -> None:

@@ -119,10 +119,10 @@ class ComparisonProgress:
             self._bars.update(task, completed=sum(map(len, runs)), accuracy=shown)
 
     def _tell_quarters(self) -> None:
-        """Where there are no bars: a line when a quarter of all rounds is done, and so on."""
+        """Where there are no bars: a line at each quarter of all rounds but the last."""
         total = self.comparison.first.rounds * len(self.comparison.runs)
         done = sum(len(self._records(run.folder)) for run in self.comparison.runs)
-        if 4 * done // total > self._quarters:
+        if self._quarters < 4 * done // total < 4:
             self._quarters = 4 * done // total
             self.console.print(f"{done} of {total} rounds", highlight=False)
 
