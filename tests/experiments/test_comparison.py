@@ -62,7 +62,7 @@ def test_without_a_terminal_progress_is_told_by_quarters(
     for t in (1, 2):
         for run in comparison.runs:
             run.folder.path.mkdir(parents=True, exist_ok=True)
-            run.folder.append({"round": t, "accuracy": 0.5})
+            run.folder.append({"round": t, "accuracy": 0.5, "seconds": 1.0})
             progress.tick()
             told.append(capsys.readouterr().out.strip())
     assert [line for line in told if line] == [f"{n} of 12 rounds" for n in (3, 6, 9)]
