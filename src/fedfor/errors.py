@@ -49,6 +49,13 @@ def require_number(
         raise ConfigError(f"{owner}: {setting} must be {bound} (got {value:g})")
 
 
+def require_whole(owner: str, setting: str, value: object) -> None:
+    """Refuse a setting that is no whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{owner}: {setting} must be a whole number (got {value!r})")
+    require_number(owner, setting, value, least=1)
+
+
 def require_choice(owner: str, setting: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a setting that is none of the choices."""
     choices = tuple(choices)

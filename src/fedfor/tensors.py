@@ -53,11 +53,22 @@ def all_finite(tensors: Tensors) -> Tensor:
     return torch.stack(flags).all() if flags else torch.tensor(True)
 
 
-def first_not_finite(tensors: Tensors) -> str | None:
-    """The name of a tensor that holds NaN or infinity. The device is asked once if none does."""
+def first_not_finite(tensors: Tensors, before: Tensors) -> str | None:
+    """The name of a tensor that holds NaN or infinity, which it did not before.
+
+    A mask of infinities, say, is no sign of trouble. The device is asked once if all is finite.
+    """
     if all_finite(tensors):
         return None
-    return next((name for name, t in tensors.items() if not all_finite({name: t})), None)
+    return next(
+        (
+            name
+            for name, t in tensors.items()
+            if not all_finite({name: t})
+            and (name not in before or all_finite({name: before[name]}))
+        ),
+        None,
+    )
 
 
 def wide(tensor: Tensor) -> torch.dtype:

@@ -1,17 +1,26 @@
 """Whatever a model is made of, and however it is trained: the numbers of the serial engine."""
 
+import copy
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fedfor.algorithms import algorithm
+from fedfor.data import DataSplit, Partition
 from fedfor.engines import SerialEngine, Training
+from fedfor.engines.choose import EngineName
+from fedfor.engines.fisher import Loss
 from fedfor.engines.vector import VectorEngine
+from fedfor.engines.vector.model import StackedLoss, StackedModel
+from fedfor.errors import DivergedError
+from fedfor.experiments.simulate import simulate
 from fedfor.experiments.simulation import Simulation
 from fedfor.models import mlp
 
+from ..conftest import made_data
 from .stacks import TRAINING, assert_same, both, build, norm_cnn, ragged
 
 
@@ -34,6 +43,17 @@ class Tokens(nn.Module):
         words = self.norm(words + attended)
         words = words + self.second(torch.nn.functional.gelu(self.first(words)))
         return self.head(words.mean(dim=1))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x.flatten(1)) * self.scale
+        return y
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -77,6 +97,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
         nn.Linear(10, 3),
     ),
     "embedding, attention, tied weights": Tokens,
+    "a scalar": Scaled,
     "frozen layers": lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(64, 8).requires_grad_(False), nn.ReLU(), nn.Linear(8, 3)
     ),
@@ -84,7 +105,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", ["fedavg", "fedfor,clip=false"])
+@pytest.mark.parametrize("name", ["fedavg", "fedfor,clip=false,strength=loss"])
 def test_layers(kind: str, name: str) -> None:
     """Dropout too draws for a client what it would alone."""
     torch.manual_seed(0)
@@ -179,3 +200,119 @@ class Words(nn.Module):
 def test_models_that_padding_would_change(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     assert_same(*both(make().double(), "fedavg"))
+
+
+def test_the_fisher_diagonal_of_a_scalar() -> None:
+    assert_same(*both(Scaled().double(), "fedcurv"))
+
+
+def learned(loss: Loss, outputs: Tensor, y: Tensor) -> bool:
+    stacked = StackedLoss(loss)
+    stacked.learn(outputs, y)
+    return stacked.mean_of_samples
+
+
+def test_whether_a_loss_is_a_mean_is_asked_of_every_class() -> None:
+    outputs, y = torch.zeros(4, 10), torch.arange(4)
+    assert learned(nn.CrossEntropyLoss(), outputs, y)
+    assert learned(nn.CrossEntropyLoss(label_smoothing=0.1), outputs, y)
+    weight = torch.ones(10)
+    weight[9] = 20
+    assert not learned(nn.CrossEntropyLoss(weight=weight), outputs, y)
+    assert not learned(nn.CrossEntropyLoss(ignore_index=7), outputs, y)
+    assert not learned(nn.CrossEntropyLoss(reduction="sum"), outputs, y)
+
+
+def test_a_loss_that_wants_probabilities() -> None:
+    outputs, y = torch.full((4, 3), 0.5), torch.eye(4)[:, :3]
+    assert learned(nn.functional.binary_cross_entropy, outputs, y)
+
+
+class Ema(nn.Module):
+    """Its buffer moves by a hundredth of what the batch is like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+        self.register_buffer("var", torch.ones(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        if self.training:
+            self.var.mul_(0.99).add_(0.01 * x.detach().var(0))  # type: ignore[operator]
+        y: Tensor = self.linear(x)
+        return y
+
+
+class Leaning(Scaled):
+    """Leans a little towards the mean of its batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + 0.005 * x.mean(0))
+
+
+@pytest.mark.parametrize("make", [Ema, Leaning], ids=lambda m: m.__name__)
+def test_padding_that_changes_little_is_found(make: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    model = StackedModel(make(), nn.functional.cross_entropy, torch.device("cpu"))
+    model.check(torch.randn(4, 1, 8, 8), torch.arange(4) % 3)
+    assert not model.pads
+    assert_same(*both(make().double()))
+
+
+def test_a_mask_of_infinities_is_no_divergence() -> None:
+    class Masked(Scaled):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mask", torch.tensor([0.0, 0.0, -torch.inf]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + self.mask.exp()  # type: ignore[operator]
+
+    assert_same(*both(Masked().double()))
+
+
+def test_scores_are_alike_whatever_a_model_does_with_a_batch() -> None:
+    """Batch norm without statistics tests a sample by those beside it."""
+    data = made_data(2500)
+    tested = DataSplit(data.train, data.train)
+    population = Partition(tested, [np.arange(20), np.arange(20, 40)])
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(64, track_running_stats=False)
+    model = nn.Sequential(nn.Flatten(), norm, nn.Linear(64, 3))
+    runs = [simulate("fedavg", population, copy.deepcopy(model), rounds=1, engine=engine)
+            for engine in ("vector", "serial")]  # fmt: skip
+    assert runs[0].records[0]["loss"] == pytest.approx(runs[1].records[0]["loss"], rel=1e-6)
+    assert runs[0].records[0]["accuracy"] == runs[1].records[0]["accuracy"]
+
+
+def test_long_and_short_clients_of_other_optimizers_are_not_together() -> None:
+    """Their stacks do not shrink, so nearly all of one would wait for the longest."""
+    population = ragged((60, 4, 5, 4, 40, 6))
+    training = Training(epochs=2, batch_size=4, optimizer="adam", lr=0.01)
+    ours, theirs = both(build(mlp), "fedavg", training, population)
+    assert_same(ours, theirs, 1e-7)
+    assert ours.engine.about["together"] < 4  # type: ignore[operator]
+
+
+class Overflowing(Scaled):
+    """A buffer becomes infinite on a client whose images are bright."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            bright = (x.detach().mean() - 50).clamp(min=0)
+            self.seen.add_(torch.where(bright > 0, torch.inf, 0.0))  # type: ignore[operator]
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("engine", ["serial", "vector"])
+def test_a_buffer_alone_that_is_not_finite_is_told(engine: EngineName) -> None:
+    split = made_data()
+    split.train.x[20:40] += 100
+    population = Partition(split, [np.arange(a, a + 20) for a in (0, 20, 40)])
+    with pytest.raises(DivergedError, match="client 1 sent model: NaN or infinity in 'seen'"):
+        simulate("fedavg", population, Overflowing(), rounds=1, engine=engine, lr=1e-6)

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedfor.algorithms import ClientOpt, Local, Named, algorithm
-from fedfor.data import DataSplit, Partition
+from fedfor.algorithms import CLIENT_OPTS, ClientOpt, Local, Named, Outcome, algorithm
+from fedfor.data import DataSplit, LabelledData, Partition
 from fedfor.engines.choose import make_engine
+from fedfor.engines.vector.elementwise import require_elementwise
 from fedfor.errors import ConfigError, DataError
 from fedfor.experiments.simulate import simulate
 from fedfor.models import build_model
@@ -63,10 +64,54 @@ class Shrink(ClientOpt):
 
 def test_a_client_opt_that_is_not_elementwise_is_told(split: DataSplit) -> None:
     population = Partition(split, [np.arange(10), np.arange(10, 20)])
-    with pytest.raises(ConfigError, match="cannot use shrink, whose added gradient"):
+    with pytest.raises(
+        ConfigError, match="cannot use shrink, which makes of a weight what depends"
+    ):
         simulate(Shrink(), population, "mlp", rounds=1, engine="vector")
     with pytest.warns(UserWarning, match="cannot use shrink"):
         simulate(Shrink(), population, "mlp", rounds=1)
+
+
+@dataclass(frozen=True)
+class Clipped(ClientOpt):
+    """Sends a move of bounded length."""
+
+    name: ClassVar[str] = "clipped"
+
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
+        move = w - w0
+        return Outcome(w0 + move * torch.clamp(0.01 / move.norm(), max=1.0))
+
+
+@dataclass(frozen=True)
+class Matrices(ClientOpt):
+    """Decays matrices, and nothing else."""
+
+    name: ClassVar[str] = "matrices"
+
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor | None:
+        return 0.1 * w if w.ndim > 1 else None
+
+
+@dataclass(frozen=True)
+class Numbers(ClientOpt):
+    """Wants plain numbers."""
+
+    name: ClassVar[str] = "numbers"
+
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
+        return Outcome(w0 + (w - w0) / float(local.steps))
+
+
+@pytest.mark.parametrize("client", [Clipped(), Matrices(), Numbers()], ids=lambda c: c.name)
+def test_all_that_a_client_opt_does_is_looked_at(client: ClientOpt) -> None:
+    with pytest.raises(ConfigError, match=f"cannot use {client.name}"):
+        require_elementwise(client)
+
+
+def test_our_own_methods_are_elementwise() -> None:
+    for name in CLIENT_OPTS:
+        require_elementwise(algorithm(name).client)
 
 
 def test_batch_norm_cannot_train_on_one_sample(split: DataSplit) -> None:
@@ -124,3 +169,80 @@ def test_one_client_is_trained_alone(split: DataSplit) -> None:
             "auto", model, algorithm("fedavg"), TRAINING, 0, cohort=cohort, sample=sample
         )
         assert made.name == name
+
+
+class Always(nn.Module):
+    """Drops in evaluation, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(nn.functional.dropout(x.flatten(1), 0.5))
+        return y
+
+
+class Beside(Always):
+    """Drops what samples have to do with one another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x.flatten(1))
+        shares = nn.functional.dropout((y @ y.T).softmax(1), 0.5, self.training)
+        return shares @ y
+
+
+class Mixed(Always):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x.flatten(1).float())
+        return y * self.scale
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Always, "dropout that is on in evaluation"),
+        (Beside, "shape depends on the size of the batch"),
+        (Mixed, "parameters of different types"),
+    ],
+)
+def test_models_that_would_not_be_alike_are_refused(
+    split: DataSplit, make: type[nn.Module], words: str
+) -> None:
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+    with pytest.raises(ConfigError, match=words):
+        simulate("fedavg", population, make(), rounds=1, engine="vector")
+
+
+def test_words_that_no_table_has(split: DataSplit) -> None:
+    """Not to be looked up in the table of the next client."""
+
+    class Looks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(10, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.table(x)
+            return found.mean(1)
+
+    for word in (10, -1):
+        x = torch.zeros(20, 4, dtype=torch.int64)
+        x[12, 2] = word
+        data = LabelledData("words", x, torch.arange(20) % 3, 3)
+        clients = [np.arange(i, i + 5) for i in (5, 10, 15)]
+        population = Partition(DataSplit(data, data), clients)
+        with pytest.raises(IndexError):
+            simulate("fedavg", population, Looks(), rounds=1, engine="vector", batch_size=5)
+
+
+def test_losses_that_do_not_bear_padding_are_serial_on_a_cpu(split: DataSplit) -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 5.0]))
+    few = (split.train.x[:4], split.train.y[:4])
+    model = build_model("linear", (1, 8, 8), 3)
+    engine = make_engine("vector", model, algorithm("fedavg"), TRAINING, 0, loss, sample=few)
+    assert engine.name == "serial"

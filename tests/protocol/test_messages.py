@@ -107,6 +107,15 @@ def test_disagreement_is_one_when_all_move_alike() -> None:
     assert server.aggregate(pair, 0.1) == pytest.approx(2, abs=1e-5)
 
 
+def test_disagreement_counts_examples_where_the_mean_does() -> None:
+    server = Server(algorithm("fedavg", weighting="examples"), nn.Linear(3, 2), population=2)
+    moved = {n: t + 3 for n, t in server.model.items()}
+    back = {n: t - 1 for n, t in server.model.items()}
+    # lengths 3 and 1, of 3 examples and 1; mean move (9 - 1)/4 = 2: (9 + 1)/4 / 2
+    pair = [Reply(moved, {}, 3, 1), Reply(back, {}, 1, 1)]
+    assert server.aggregate(pair, 0.1) == pytest.approx(1.25, abs=1e-5)
+
+
 def test_the_server_refuses_what_cannot_be_a_reply() -> None:
     server = Server("scaffold", nn.Linear(3, 2), population=2)
     before = dict(server.params)

@@ -31,7 +31,7 @@ class Augmentation:
     def parse(words: str | Sequence[str]) -> "Augmentation | None":
         found: dict[str, float] = {}
         words = [words] if isinstance(words, str) else words
-        if not all(isinstance(word, str) for word in words):
+        if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
             raise ConfigError(
                 f"training.augment must be a list of words, such as ['flip', 'crop=4'] "
                 f"(got {words!r})"

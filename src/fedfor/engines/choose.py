@@ -80,6 +80,9 @@ def make_engine(
     if sample is not None:
         try:
             vector.check(*sample)
+            if where.type == "cpu" and not vector.trainer.model.pads:
+                log.info("one client after another: on a CPU that is faster than unpadded stacks")
+                return serial()
             if name == "auto" and vector.trainer.model.draws:
                 raise ConfigError(
                     "the model draws at random by other ways than dropout, and what it draws "

@@ -70,6 +70,10 @@ class Score:
     loss: float
 
 
+EVALUATION_BATCH = 1024
+"""Test samples in one forward, with every engine: a model or a loss might depend on it."""
+
+
 class Engine(Protocol):
     """Trains the clients of a round and tests models. All engines give the same numbers."""
 

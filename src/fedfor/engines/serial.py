@@ -16,11 +16,9 @@ from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
 from ..randomness import generator, torch_seeded
 from ..tensors import Tensors
 from .batches import plan_batches
-from .engine import Ahead, Exam, Job, Result, Score, single_sample
+from .engine import EVALUATION_BATCH, Ahead, Exam, Job, Result, Score, single_sample
 from .fisher import Loss, fisher_diagonal
 from .training import Training
-
-EVALUATION_BATCH = 1024
 
 
 class SerialEngine:

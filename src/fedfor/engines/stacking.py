@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ..errors import ConfigError, require_choice, require_number
+from ..errors import require_choice, require_whole
 
 Precision = Literal["fp32", "tf32", "bf16"]
 """What convolutions and products are computed in. The weights themselves are never rounded."""
@@ -24,10 +24,8 @@ class Stacking:
     def __post_init__(self) -> None:
         require_choice("engine", "precision", self.precision, get_args(Precision))
         require_choice("engine", "compile", self.compile, get_args(Compile))
-        if self.lanes is not None and not isinstance(self.lanes, int):
-            raise ConfigError(f"engine: lanes must be a whole number (got {self.lanes!r})")
         if self.lanes is not None:
-            require_number("engine", "lanes", self.lanes, least=1)
+            require_whole("engine", "lanes", self.lanes)
 
 
 DEFAULT = Stacking()

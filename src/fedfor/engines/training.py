@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..errors import ConfigError, nearest, require_number
+from ..errors import ConfigError, nearest, require_number, require_whole
 from .augment import Augmentation
 
 MakeOptimizer = Callable[[Iterable[Tensor], float], Optimizer]
@@ -39,10 +39,7 @@ class Training:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int):
-                raise ConfigError(f"training: {name} must be a whole number (got {value!r})")
-            require_number("training", name, value, least=1)
+            require_whole("training", name, getattr(self, name))
         _ = self.augmentation  # refuses words it does not know
         require_number("training", "lr", self.lr, above=0)
         require_number("training", "lr_decay", self.lr_decay, above=0)

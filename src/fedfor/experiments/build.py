@@ -149,6 +149,8 @@ def check_model(model: nn.Module, algorithm: Algorithm, split: DataSplit) -> Non
         raise ConfigError(
             f"the model cannot take samples of shape {shape}: {str(error).splitlines()[0]}"
         ) from error
+    if not isinstance(outputs, torch.Tensor):
+        raise ConfigError(f"the model gives a {type(outputs).__name__}; it must give a tensor")
     if outputs.ndim != 2 or outputs.shape[1] != classes:
         raise ConfigError(
             f"the model gives outputs of shape {tuple(outputs.shape)} for 2 samples; with "

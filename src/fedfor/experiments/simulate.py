@@ -15,7 +15,7 @@ from ..engines.augment import require_images
 from ..engines.choose import EngineName, make_engine
 from ..engines.fisher import Loss
 from ..engines.stacking import Compile, Precision, Stacking
-from ..errors import ConfigError, require_number
+from ..errors import ConfigError, require_whole
 from ..models import build_model
 from ..protocol.local import load_tensors
 from ..randomness import torch_seeded
@@ -79,7 +79,7 @@ def simulate(
     once, and `compile` (auto, always, never) are the vector engine's.
     """
     for name, count in (("rounds", rounds), ("evaluate_every", evaluate_every)):
-        require_number("simulate", name, count, least=1)
+        require_whole("simulate", name, count)
     if training is not None and training_options:
         raise ConfigError(f"simulate: give {sorted(training_options)[0]} to Training, or alone")
     cohort = min(10, population.size) if cohort is None else cohort

@@ -69,7 +69,7 @@ class Simulation:
             if len(stacked.clients) == len(clients) and stacked.kept is None:
                 unchecked.append((stacked, sound))  # soon enough once the round is done
             else:
-                self._require_sound(stacked, bool(sound), t)
+                self._require_sound(stacked, message, bool(sound))
             record["up"] += stacked.reply.nbytes
             losses.append(stacked.losses.sum(dtype=torch.float64))
             for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
@@ -98,8 +98,8 @@ class Simulation:
         numbers = _read([disagreement, loss, finite, *(sound for _, sound in unchecked)])
         try:
             for (result, _), is_sound in zip(unchecked, numbers[3:], strict=True):
-                self._require_sound(result, bool(is_sound), t)
-            self._require_finite(bool(numbers[2]), t)
+                self._require_sound(result, replies.message, bool(is_sound))
+            self._require_finite(replies.message, bool(numbers[2]))
         except DivergedError:
             self.server.load_state(t - 1, before)  # what is kept of the run is its last good model
             raise
@@ -135,10 +135,10 @@ class Simulation:
         sums = [x.sum(dtype=wide(x)) for ts in others for x in ts.values() if x.is_floating_point()]
         return torch.isfinite(torch.stack([moved.sum(), *(s.to(moved) for s in sums)])).all()
 
-    def _require_sound(self, result: StackedResult, is_sound: bool, t: int) -> None:
-        if not is_sound and (broken := result.reply.first_not_finite()) is not None:
+    def _require_sound(self, result: StackedResult, message: Message, is_sound: bool) -> None:
+        if not is_sound and (broken := result.reply.first_not_finite(message)) is not None:
             place, where = broken
-            raise self._diverged(t, f"client {result.clients[place]} sent {where}")
+            raise self._diverged(message.round, f"client {result.clients[place]} sent {where}")
 
     def _bytes_down(self, message: Message, clients: list[int]) -> Record:
         """Bytes down in both forms. In a silo, who was called last round still has that model."""
@@ -180,10 +180,11 @@ class Simulation:
         owners = clients if test.owner is None else [test.owner]
         return [Exam(model, test.samples, self.store.get(k)) for k in owners]
 
-    def _require_finite(self, is_finite: bool, t: int) -> None:
-        if not is_finite:
-            name = first_not_finite(self.server.model)
-            raise self._diverged(t, f"the global model has NaN or infinity in '{name}'")
+    def _require_finite(self, message: Message, is_finite: bool) -> None:
+        name = None if is_finite else first_not_finite(self.server.model, message.buffers)
+        if name is not None:
+            what = f"the global model has NaN or infinity in '{name}'"
+            raise self._diverged(message.round, what)
 
     def _diverged(self, t: int, what: str) -> DivergedError:
         advice = f"lower training.lr (now {self.training.lr:g})"

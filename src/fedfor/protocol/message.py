@@ -56,12 +56,13 @@ class Reply:
 
     def problem(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
         """Why this cannot be an answer to `message`, or None if it can."""
-        return self.misfit(message, expected_extras) or self.not_finite()
+        return self.misfit(message, expected_extras) or self.not_finite(message)
 
-    def not_finite(self) -> str | None:
-        """Where there is NaN or infinity, if there is."""
+    def not_finite(self, message: Message) -> str | None:
+        """Where there is NaN or infinity that did not come with the message, if there is."""
         for what, tensors in {"model": self.model, **self.extras}.items():
-            if (name := first_not_finite(tensors)) is not None:
+            before = message.buffers if what == "model" else {}
+            if (name := first_not_finite(tensors, before)) is not None:
                 return f"{what}: NaN or infinity in '{name}'"
         return None
 
@@ -108,9 +109,9 @@ class StackedReply:
         """What of the model is no parameter."""
         return {name: t for name, t in self.model.items() if name not in params}
 
-    def first_not_finite(self) -> tuple[int, str] | None:
+    def first_not_finite(self, message: Message) -> tuple[int, str] | None:
         """The first client with NaN or infinity, and where."""
-        each = ((place, self.one(place).not_finite()) for place in range(len(self)))
+        each = ((place, self.one(place).not_finite(message)) for place in range(len(self)))
         return next(((place, where) for place, where in each if where is not None), None)
 
 

@@ -13,9 +13,10 @@ from ..engine import Ahead, Exam, Job, Score, StackedResult
 from ..fisher import Loss
 from ..stacking import DEFAULT, Stacking
 from ..training import Training
+from .elementwise import require_elementwise
 from .evaluation import evaluate
 from .trainer import Task, Trainer
-from .update import SgdOptions, make_optimizer, require_elementwise
+from .update import SgdOptions, make_optimizer
 
 
 class VectorEngine:

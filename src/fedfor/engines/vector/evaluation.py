@@ -7,13 +7,11 @@ import torch
 
 from ...protocol.local import OWN_LAYERS
 from ...tensors import Tensors
-from ..engine import Exam, Score
+from ..engine import EVALUATION_BATCH, Exam, Score
 from .trainer import Trainer
 
 SAMPLES_AT_ONCE = 2**14
 """Samples times models in one forward."""
-
-MODELS_AT_ONCE = 128
 
 
 def evaluate(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> list[Score]:
@@ -24,8 +22,10 @@ def evaluate(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> list[Sc
     scores: dict[int, Score] = {}
     with trainer.model.backend(), torch.no_grad():
         for of_group in groups.values():
-            for start in range(0, len(of_group), MODELS_AT_ONCE):
-                places = of_group[start : start + MODELS_AT_ONCE]
+            samples = min(EVALUATION_BATCH, len(exams[of_group[0]][0].samples))
+            models = max(1, SAMPLES_AT_ONCE // samples)
+            for start in range(0, len(of_group), models):
+                places = of_group[start : start + models]
                 found = _same_samples(trainer, [exams[i] for i in places])
                 scores |= dict(zip(places, found, strict=True))
     return [scores[i] for i in range(len(exams))]
@@ -42,9 +42,8 @@ def _same_samples(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> li
     samples = exams[0][0].samples
     correct = torch.zeros(len(exams), dtype=torch.int64, device=device)
     total = torch.zeros(len(exams), dtype=torch.float64, device=device)
-    at_once = max(1, SAMPLES_AT_ONCE // len(exams))
-    for start in range(0, len(samples), at_once):
-        rows = samples.rows[start : start + at_once]
+    for start in range(0, len(samples), EVALUATION_BATCH):
+        rows = samples.rows[start : start + EVALUATION_BATCH]
         x, _ = trainer.data.batch(samples, rows)
         labels = torch.stack([trainer.data.batch(exam.samples, rows)[1] for exam, _ in exams])
         outputs = model.outputs(weights, held, x, shared=True)

@@ -41,7 +41,7 @@ def stacked_fisher(
                 train=False,
             )
             for name, slot in model.layout.slots.items():
-                square = gradients[name].flatten(1).square().sum(0)
+                square = gradients[name].reshape(count, -1).square().sum(0)
                 sums[client, slot.start : slot.stop] += square
     counts = np.array([len(s) for s in samples])
     return sums / torch.from_numpy(counts).to(sums)[:, None]

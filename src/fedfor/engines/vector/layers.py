@@ -283,7 +283,10 @@ class StackedLayers(TorchFunctionMode):
             """All clients' tables under one another."""
             clients, rows = w.shape[:2]
             first = torch.arange(clients, device=w.device).view(-1, *(1,) * (words.ndim - 1))
-            found = F.embedding(words + first * rows, w.flatten(0, 1))
+            # A word that is in no table must not be found in the table of another client.
+            known = (words >= 0) & (words < rows)
+            place = torch.where(known, words + first * rows, clients * rows)
+            found = F.embedding(place, w.flatten(0, 1))
             if padding_idx is None:
                 return found
             padding = (words == padding_idx % rows)[..., None]

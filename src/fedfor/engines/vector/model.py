@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ...algorithms.sharing import buffers
+from ...algorithms.sharing import buffers, trainable
 from ...errors import ConfigError, in_short
 from ...randomness import torch_seeded
 from ...tensors import Tensors
@@ -28,7 +28,10 @@ class StackedModel:
         self, model: nn.Module, loss: Loss, device: torch.device, precision: Precision = "fp32"
     ) -> None:
         self.model, self.loss, self.device = model.to(device), StackedLoss(loss), device
-        self.precision = precision
+        # TF32 is a GPU's; anywhere else it is fp32.
+        self.precision: Precision = (
+            "fp32" if precision == "tf32" and device.type != "cuda" else precision
+        )
         self.layout = Layout(model)
         self.buffer_names = tuple(buffers(model))
         self.dtype = next((p.dtype for p in model.parameters()), torch.float32)
@@ -128,13 +131,15 @@ class StackedModel:
         noise = Recorded()
         before = self._random_state()
         try:
+            self._require_one_type()
             self._require_kept_buffers(x)
             self._trial(x, y, None, noise)
             self.draws = not torch.equal(before, self._random_state())
             self.sites = noise.sites
             self.loss.learn(forward(self.model, x), y)
+            self._require_plain_dropout(x, y)
             if len(x) > 2:
-                self._learn_padding(x, y)
+                self.pads = self.loss.mean_of_samples and not self.draws and self._bears(x, y)
         except Exception as error:  # it is the user's model that runs here
             reason = in_short(error)
             raise ConfigError(
@@ -143,31 +148,54 @@ class StackedModel:
             ) from error
 
     def _trial(
-        self, x: Tensor, y: Tensor, weight: Tensor | None, noise: Noise
+        self, x: Tensor, y: Tensor, weight: Tensor | None, noise: Noise, train: bool = True
     ) -> tuple[Tensors, Tensors, Tensor]:
         """A step of two clients with these samples, from the model as it is."""
         row = self.layout.row(dict(self.model.named_parameters()), self.like).detach()
         held = {n: torch.stack([b, b]) for n, b in buffers(self.model).items()}
         x, y = torch.stack([x, x]), torch.stack([y, y])
         mask = None if weight is None else torch.stack([weight, weight])
-        return self.gradients(torch.stack([row, row]), held, x, y, mask, noise)
+        return self.gradients(torch.stack([row, row]), held, x, y, mask, noise, train=train)
 
-    def _learn_padding(self, x: Tensor, y: Tensor) -> None:
-        """Whether samples without weight leave the others' gradients and statistics alone."""
-        if not self.loss.mean_of_samples:
-            self.pads = False
-        elif not self.draws:
-            weight = torch.ones(len(x), dtype=self.dtype, device=self.device)
-            weight[-1] = 0
-            padded = self._trial(x, y, weight, Recorded())
-            alone = self._trial(x[:-1], y[:-1], None, Recorded())
-            rounding = 0.1 if self.precision == "bf16" else 1e-2
-            self.pads = all(
-                bool((t - other[n]).norm() <= rounding * other[n].norm() + 1e-5)
-                for mine, other in zip(padded[:2], alone[:2], strict=True)
-                for n, t in mine.items()
-                if t.is_floating_point()
-            )
+    def _bears(self, x: Tensor, y: Tensor) -> bool:
+        """Whether samples without weight leave the others' gradients and statistics alone.
+
+        Asked of a copy in float64, where rounding does not hide a small change.
+        """
+        exact = StackedModel(copy.deepcopy(self.model).double(), self.loss.loss, self.device)
+        exact.loss.mean_of_samples = True
+        try:
+            return exact._same_padded(x.double() if x.is_floating_point() else x, y, 1e-6)
+        except RuntimeError:  # something in it is float32 whatever the weights are
+            return self._same_padded(x, y, 0.1 if self.precision == "bf16" else 1e-3)
+
+    def _same_padded(self, x: Tensor, y: Tensor, rounding: float) -> bool:
+        weight = torch.ones(len(x), dtype=self.dtype, device=self.device)
+        weight[-1] = 0
+        padded = self._trial(x, y, weight, Recorded())
+        alone = self._trial(x[:-1], y[:-1], None, Recorded())
+        return all(
+            torch.equal(t, other[n])
+            or bool((t - other[n]).norm() <= rounding * other[n].norm() + rounding / 1000)
+            for mine, other in zip(padded[:2], alone[:2], strict=True)
+            for n, t in mine.items()
+            if t.is_floating_point()
+        )
+
+    def _require_plain_dropout(self, x: Tensor, y: Tensor) -> None:
+        tested, fewer = Recorded(), Recorded()
+        self._trial(x, y, None, tested, train=False)
+        if tested.sites:
+            raise ValueError("dropout that is on in evaluation, too")
+        if self.sites and len(x) > 2:
+            self._trial(x[:-1], y[:-1], None, fewer)
+            if fewer.sites != self.sites:
+                raise ValueError("dropout on a tensor whose shape depends on the size of the batch")
+
+    def _require_one_type(self) -> None:
+        types = {p.dtype for p in trainable(self.model).values()}
+        if len(types) > 1:
+            raise ValueError("parameters of different types: " + ", ".join(map(str, types)))
 
     def _require_kept_buffers(self, x: Tensor) -> None:
         """A buffer that the forward puts another tensor in the place of would stay as it was."""
@@ -202,18 +230,25 @@ class StackedLoss:
     def learn(self, outputs: Tensor, y: Tensor) -> None:
         """Whether the loss of a batch is the mean of its samples' losses.
 
-        Asked of outputs drawn at random: those of a new model can be all alike.
+        Asked of outputs drawn at random, since those of a new model can be all alike, and of all
+        classes, since a loss may treat some unlike others.
         """
-        if not self.mean_of_samples:
-            draw = torch.Generator().manual_seed(0)
-            outputs = torch.randn(outputs.shape, generator=draw).to(outputs)
-            if outputs.ndim == 2 and y.ndim == 1 and not y.is_floating_point():
-                y = torch.arange(len(y), device=y.device) % outputs.shape[1]
-            alone = torch.stack(
-                [self.loss(o[None], t[None]) for o, t in zip(outputs, y, strict=True)]
-            )
-            together = self.loss(outputs, y)
-            self.mean_of_samples = bool(torch.isclose(alone.mean(), together, rtol=1e-4))
+        if self.mean_of_samples:
+            return
+        classes = outputs.ndim == 2 and y.ndim == 1 and not y.is_floating_point()
+        if classes:
+            y = torch.arange(2 * outputs.shape[1], device=y.device) % outputs.shape[1]
+        draw = torch.Generator().manual_seed(0)
+        drawn = torch.randn(len(y), *outputs.shape[1:], generator=draw).to(outputs)
+        try:
+            self.mean_of_samples = self._is_mean(drawn, y)
+        except (RuntimeError, ValueError):  # it may want probabilities
+            self.mean_of_samples = self._is_mean(drawn.sigmoid(), y)
+
+    def _is_mean(self, outputs: Tensor, y: Tensor) -> bool:
+        each = [self.loss(o[None], t[None]) for o, t in zip(outputs, y, strict=True)]
+        together = self.loss(outputs, y)
+        return bool(torch.isclose(torch.stack(each).mean(), together, rtol=1e-5, atol=0))
 
     def __call__(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         if weight is None:

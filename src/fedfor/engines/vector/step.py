@@ -197,7 +197,7 @@ class LocalStep:
         for start, stop, names in self.model.layout.segments:
             columns = slice(start, stop)
             w = state.weights[rows, columns]
-            parts = [gradients[name][rows].flatten(1) for name in names]
+            parts = [_flat(gradients[name][rows]) for name in names]
             gradient = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
             gradient = with_penalty(share.client, gradient, w, term.columns(columns))
             if share.sgd is None:
@@ -211,6 +211,11 @@ class LocalStep:
             if running is not None:
                 move = torch.where(running[rows, None], move, torch.zeros_like(move))
             w.sub_(move)
+
+
+def _flat(gradient: Tensor) -> Tensor:
+    """A row for each client, also of a parameter that is a single number."""
+    return gradient.flatten(1) if gradient.ndim > 1 else gradient[:, None]
 
 
 def _where(running: Tensor | None, new: Tensor, old: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...algorithms import Algorithm
-from ...algorithms.sharing import buffers, trainable
 from ...errors import ConfigError, DataError, FedforError
 from ...protocol import Message
 from ...randomness import torch_seeded
@@ -23,11 +22,13 @@ from ..stacking import DEFAULT, Stacking
 from ..training import Training
 from .cohort import Cohort
 from .lanes import Chunk, Lane, chunks, plan_lane
+from .likeness import likeness
 from .memory import bytes_a_lane, lanes_on_cpu, lanes_that_fit
 from .model import StackedModel
 from .resident import Resident
 from .runner import Arena, Program
 from .step import Batch, LocalStep
+from .update import SgdOptions
 
 SHRINK_AT = 0.75
 """The share of a stack that still runs at which those that have ended are taken out of it."""
@@ -80,6 +81,7 @@ class Trainer:
         stacking: Stacking = DEFAULT,
     ) -> None:
         self.model = StackedModel(model, loss, device, stacking.precision)
+        self._likeness = likeness(self.model.model)
         self.device, self.stacking, self.most_lanes = device, stacking, stacking.lanes
         self.compiled: bool | None = None
         self.together = 0
@@ -101,13 +103,15 @@ class Trainer:
             if not self._checked:
                 self._check(lanes)
             self._decide(lanes)
-            plan = list(self._chunks(lanes))
+            plan = list(self._chunks(lanes, tasks))
         for chunk in plan:
             yield from self._train_or_split(tasks, chunk, last=chunk is plan[-1])
 
-    def _chunks(self, lanes: Sequence[Lane]) -> Iterator[Chunk]:
+    def _chunks(self, lanes: Sequence[Lane], tasks: Sequence[Task]) -> Iterator[Chunk]:
+        shrinks = all(SgdOptions.of(task.training) is not None for task in tasks)
         for alike in _alike(lanes, self.model.pads):
-            yield from chunks(alike, self.most_lanes or len(lanes))
+            for some in [alike] if shrinks else _of_like_length(alike):
+                yield from chunks(some, self.most_lanes or len(lanes))
 
     def _planned_for(self, tasks: Sequence[Task]) -> list[Chunk] | None:
         """What was planned ahead, if it was for just these jobs."""
@@ -129,7 +133,7 @@ class Trainer:
                     return
                 jobs.append(task.ahead())
                 lanes += task.lanes(i, jobs[-1], task.message.round + 1)
-            planned = list(self._chunks(lanes))
+            planned = list(self._chunks(lanes, tasks))
             for chunk in planned:
                 chunk.batches = self._batches(chunk)
             self._planned = _Plan(jobs, planned)
@@ -212,15 +216,8 @@ class Trainer:
 
     def fits(self, model: nn.Module, loss: Loss) -> bool:
         """Whether this model is like the present one in all but what is trained or sent."""
-        mine, other = _all_tensors(self.model.model), _all_tensors(model)
-        travels = {*trainable(model), *buffers(model)}
-        return (
-            loss is self.model.loss.loss
-            and repr(model) == repr(self.model.model)
-            and mine.keys() == other.keys()
-            and all(t.shape == other[n].shape for n, t in mine.items())
-            and all(torch.equal(t, other[n].to(t)) for n, t in mine.items() if n not in travels)
-        )
+        alike = likeness(model)
+        return loss is self.model.loss.loss and alike is not None and alike == self._likeness
 
     def check(self, x: Tensor, y: Tensor) -> None:
         """Learn what the model needs, from a few samples, or say why it cannot be stacked."""
@@ -329,10 +326,6 @@ class Trainer:
         return arena.programs[key]
 
 
-def _all_tensors(model: nn.Module) -> Tensors:
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
 def _alike(lanes: Sequence[Lane], pads: bool) -> list[list[Lane]]:
     """Lanes that can be in one stack: their samples lie in one data set, and, if the model does
     not bear padding, their batches are of the same sizes."""
@@ -341,6 +334,15 @@ def _alike(lanes: Sequence[Lane], pads: bool) -> list[list[Lane]]:
         sizes = None if pads else tuple(len(batch) for batch in lane.batches)
         sets.setdefault((id(lane.job.samples.data), sizes), []).append(lane)
     return list(sets.values())
+
+
+def _of_like_length(lanes: Sequence[Lane]) -> Iterator[list[Lane]]:
+    """For stacks that cannot shrink: those with many steps not beside those with few."""
+    left = sorted(lanes, key=lambda lane: -lane.steps)
+    while left:
+        count = sum(lane.steps > SHRINK_AT * left[0].steps for lane in left)
+        yield left[:count]
+        left = left[count:]
 
 
 def _told(error: ValueError, cohort: Cohort, step: int) -> Exception:

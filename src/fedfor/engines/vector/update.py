@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
-from ...algorithms import ClientOpt, Local
-from ...errors import ConfigError, in_short
+from ...algorithms import ClientOpt
+from ...errors import ConfigError
 from ..training import Training
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def with_penalty(client: ClientOpt, gradient: Tensor, w: Tensor, term: "Term") -
     added = client.added_gradient(front, term.start, term.extras, term.local)
     if added is None:
         return gradient
-    if added.shape != front.shape:
+    if added.shape not in (front.shape, front[:1].shape):  # one row is the same for all clients
         raise ConfigError(
             f"{client.name}: added_gradient gave shape {tuple(added.shape)} for weights of shape "
             f"{tuple(front.shape)}"
@@ -86,41 +85,3 @@ def with_penalty(client: ClientOpt, gradient: Tensor, w: Tensor, term: "Term") -
     if shared == gradient.shape[1]:
         return gradient + added
     return torch.cat([gradient[:, :shared] + added, gradient[:, shared:]], dim=1)
-
-
-def require_elementwise(client: ClientOpt) -> None:
-    """Refuse a ClientOpt that gives a weight another gradient when others lie beside it."""
-    draw = torch.Generator().manual_seed(0)
-
-    def rows(count: int) -> Tensor:
-        return torch.randn(count, 6, generator=draw, dtype=torch.float64)
-
-    column = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
-    w, start = rows(2), rows(1)
-    x = {extra: rows(1) for extra in client.down} | {extra: rows(2) for extra in client.keeps}
-
-    def added(clients: slice, columns: slice) -> Tensor | None:
-        of_clients = {e: t[clients if len(t) > 1 else slice(None), columns] for e, t in x.items()}
-        local = Local(column[:1], column[clients], column[clients] - 2)
-        return client.added_gradient(w[clients, columns], start[:, columns], of_clients, local)
-
-    every = slice(None)
-    try:
-        whole = added(every, every)
-        if whole is None:
-            return
-        make_fx(lambda lr: client.added_gradient(w, start, x, Local(lr, lr, lr)))(column)
-        same = True
-        for clients, columns in ((every, slice(0, 4)), (slice(0, 1), every), (slice(1, 2), every)):
-            part = added(clients, columns)
-            same &= part is not None and torch.allclose(part, whole[clients, columns])
-    except Exception as error:  # it is the user's own code that runs here
-        raise ConfigError(
-            f"the vector engine cannot use {client.name} on many clients at once, where the "
-            f"numbers in `local` are tensors ({in_short(error)}); use engine = 'serial'"
-        ) from error
-    if not same:
-        raise ConfigError(
-            f"the vector engine cannot use {client.name}, whose added gradient of a weight "
-            "depends on other weights or clients; use engine = 'serial'"
-        )
