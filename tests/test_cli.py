@@ -346,11 +346,18 @@ def test_bench(fedfor: Cli, tmp_path: Path) -> None:
     assert len({(r["engine"], r["model"], r["cohort"]) for r in figures["results"]}) == 8
     for result in figures["results"]:
         assert result["images_a_second"] == pytest.approx(8 * result["clients_a_second"])
+    one = "bench --models linear,cnn-bn --cohorts 2 --seconds 0 --samples 1 --engines auto --json -"
+    code, out, _ = fedfor(*one.split())
+    assert code == 0
+    first, second = json.loads(out)["results"]
+    assert first["together"] == 2
+    assert "single sample" in second["problem"]  # and the other is kept
     for bad, message in (
         ("--models net", "'net' is not known"),
         ("--cohorts ten", "--cohorts ten: write whole numbers"),
         ("--precision fp8", "precision cannot be 'fp8'"),
         ("--algorithm fedfro", "did you mean 'fedfor'"),
+        ("--algorithm fedbn --models linear", "but the model has none"),
         ("--engines fast:er", "'fast:er' is not known"),
         ("--device gpu", "device 'gpu' cannot be used here"),
         ("--json nowhere/b.json", "there is no folder"),

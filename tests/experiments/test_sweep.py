@@ -6,7 +6,7 @@ import pytest
 
 from fedfor.errors import DivergedError, FedforError
 from fedfor.experiments.build import Shared, build_simulation
-from fedfor.experiments.compare import compare
+from fedfor.experiments.compare import _bundles, compare
 from fedfor.experiments.comparison import Comparison
 from fedfor.experiments.folder import RunFolder
 from fedfor.experiments.metrics import summarise
@@ -102,3 +102,14 @@ def test_two_workers_share_the_runs(tmp_path: Path) -> None:
     comparison = planned(tmp_path / "c", "vector", ["fedavg", "fedfor", "fedprox"])
     ended = compare(comparison, workers=2)
     assert [e.problem for e in ended] == [None] * 6
+
+
+def test_runs_that_cannot_be_stacked_stand_in_nobodys_way(tmp_path: Path) -> None:
+    """Wherever they come in the list."""
+    runs = planned(tmp_path / "c", "vector").runs[:5]
+    engines = ["serial", "vector", "vector", "serial", "vector"]
+    for workers, shares in ((1, [3, 1, 1]), (2, [2, 1, 1, 1])):
+        bundles = _bundles(runs, engines, workers)
+        assert [len(bundle) for bundle in bundles] == shares
+        assert [run for bundle in bundles[:-2] for run in bundle] == [runs[1], runs[2], runs[4]]
+    assert _bundles([], [], 1) == []

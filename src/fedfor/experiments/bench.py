@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -14,10 +14,10 @@ from ..engines import SerialEngine, Training
 from ..engines.choose import make_engine
 from ..engines.stacking import Stacking
 from ..engines.vector import VectorEngine
-from ..errors import ConfigError, in_short, nearest
+from ..errors import ConfigError, FedforError, in_short, nearest
 from ..models import MODELS, build_model
 from ..randomness import torch_seeded
-from .build import build_device
+from .build import build_device, check_model
 from .simulation import Simulation
 
 SHAPES = {"linear": (1, 28, 28), "mlp": (1, 28, 28), "cnn": (1, 28, 28), "cnn-bn": (1, 28, 28)}
@@ -39,7 +39,8 @@ class Measured:
     clients_a_second: float | None
     seconds_before: float
     """Before the first timed round: what compiling, capturing and warming up took."""
-    lanes: int | None = None
+    together: int | None = None
+    """The most clients in one stack; None for one after another."""
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -90,11 +91,10 @@ class Bench:
                 simulation.round(evaluate=False)
                 self._synchronise()
                 times.append(time.perf_counter() - start)
-        except RuntimeError as error:  # such as memory that runs out
+        except (FedforError, RuntimeError) as error:  # such as memory that runs out
             reason = in_short(error)
             return Measured(engine, model, cohort, None, None, 0.0, problem=reason)
         a_round = statistics.median(times)
-        trainer = getattr(simulation.engine, "trainer", None)
         return Measured(
             engine,
             model,
@@ -102,7 +102,7 @@ class Bench:
             cohort * self.samples / a_round,
             cohort / a_round,
             before,
-            getattr(trainer, "most_lanes", None),
+            cast("int | None", simulation.engine.about.get("together")),
         )
 
     def _simulation(self, engine: str, name: str, cohort: int) -> Simulation:
@@ -113,6 +113,7 @@ class Bench:
         with torch_seeded(0, "init"):
             model = build_model(name, shape, 10)
         chosen, training = algorithm(self.name), Training(batch_size=self.batch)
+        check_model(model, chosen, DataSplit(data, data))
         what = (model, chosen, training, 0)
         device = build_device(self.device)
         worker: SerialEngine | VectorEngine

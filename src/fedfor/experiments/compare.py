@@ -38,9 +38,8 @@ def compare(
 ) -> list[Ended]:
     """Run what is left to run. A run that diverges or fails does not stop the others."""
     left = [run for run in comparison.runs if run.folder.summary() is None]
-    for run in left:
-        if not run.folder.config_path.is_file():
-            build_simulation(run.config)  # a mistake stops everything before anything has run
+    shared = Shared()  # a mistake stops everything before anything has run
+    engines = [build_simulation(run.config, shared=shared).engine.name for run in left]
     comparison.create()
     with locked(comparison.path):
         for run in left:
@@ -49,15 +48,16 @@ def compare(
         if workers is None:
             workers = 1 if comparison.first.device != "cpu" else os.cpu_count() or 1
         workers = max(1, min(workers, len(left)))
-        return _run_all(_bundles(left, workers), workers, on_end, on_tick)
+        return _run_all(_bundles(left, engines, workers), workers, on_end, on_tick)
 
 
-def _bundles(left: list[PlannedRun], workers: int) -> list[list[PlannedRun]]:
-    """The runs that a process does together: all it gets if they share a stack, else one by one."""
-    if left and build_simulation(left[0].config).engine.name == "vector":
-        share = -(-len(left) // workers)
-        return [left[i : i + share] for i in range(0, len(left), share)]
-    return [[run] for run in left]
+def _bundles(left: list[PlannedRun], engines: list[str], workers: int) -> list[list[PlannedRun]]:
+    """The runs that a process does together: those that share a stack; all others one by one."""
+    stacked = [run for run, engine in zip(left, engines, strict=True) if engine == "vector"]
+    alone = [run for run, engine in zip(left, engines, strict=True) if engine != "vector"]
+    share = -(-len(stacked) // workers)
+    shares = [stacked[i : i + share] for i in range(0, len(stacked), share or 1)]
+    return shares + [[run] for run in alone]
 
 
 def _run_all(

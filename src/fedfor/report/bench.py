@@ -20,7 +20,8 @@ def bench_table(results: Sequence[Measured], title: str) -> Table:
         table.add_column(column, justify="right")
     serial = {(r.model, r.cohort): r for r in results if r.engine == "serial"}
     for r in results:
-        cells = [r.model, f"{r.cohort:,}", r.engine]
+        chosen = "" if r.engine != "auto" else ": serial" if r.together is None else ": vector"
+        cells = [r.model, f"{r.cohort:,}", r.engine + chosen]
         if r.images_a_second is None or r.clients_a_second is None:
             table.add_row(*cells, r.problem or "-")
             continue

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +150,20 @@ class ComparisonProgress:
 
 
 def engine_of(comparison: Comparison) -> str | None:
-    """How the runs were trained, as the first of them has recorded it."""
-    try:
-        path = comparison.runs[0].folder.path / "environment.json"
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    """How the runs were trained, as they have recorded it."""
+    found = []
+    for run in comparison.runs:
+        with suppress(OSError, ValueError):
+            path = run.folder.path / "environment.json"
+            about = json.loads(path.read_text(encoding="utf-8"))
+            found += [about] if about.get("engine") == "vector" else []
+    if not found:
         return None
-    if about.get("engine") != "vector":
-        return None
-    compiled = ", compiled" if about.get("compiled") else ""
-    together = f"up to {about.get('together')} clients of all runs at a time"
-    return f"Trained by the vector engine, {together}, in {about.get('precision')}{compiled}."
+    all_of_them = len(found) == len(comparison.runs)
+    who = "" if all_of_them else f"{len(found)} of {len(comparison.runs)} runs were t"
+    compiled = ", compiled" if found[0].get("compiled") else ""
+    together = max(about.get("together", 0) for about in found)
+    return (
+        f"{who or 'T'}rained by the vector engine, up to {together} clients of all runs at a "
+        f"time, in {found[0].get('precision')}{compiled}."
+    )

@@ -1,0 +1,5 @@
+"""python -m fedfor"""
+
+from .cli import main
+
+main()
