@@ -104,6 +104,8 @@ def where_time_goes(step: Step) -> dict[str, float]:
         step.round(10)
     spent: dict[str, float] = defaultdict(float)
     for event in profiled.key_averages():
+        if event.is_user_annotation:  # a range of kernels, which are counted themselves
+            continue
         kind = next((k for k, is_it in KINDS.items() if is_it(event.key)), "everything else")
         spent[kind] += event.self_device_time_total
     total = sum(spent.values())
