@@ -33,10 +33,31 @@ def test_all_else_does() -> None:
     assert one == likeness(Drawn(0))
     assert one != likeness(Drawn(1))
     assert one != likeness(Drawn(0, scale=2.0))
+    half = Drawn(0).to(torch.bfloat16)
+    half.fixed = half.fixed.to(torch.bfloat16)
+    assert likeness(half) not in (None, one)
     assert one != likeness(Drawn(0).double())
     frozen = Drawn(0)
     frozen.linear.bias.requires_grad_(False)
     assert one != likeness(frozen)
+
+
+def test_what_a_function_holds_matters() -> None:
+    def scaled(by: float) -> nn.Module:
+        model = Drawn(0)
+        model.act = lambda x: x * by  # type: ignore[assignment]
+        return model
+
+    assert likeness(scaled(2.0)) == likeness(scaled(2.0))
+    assert likeness(scaled(2.0)) != likeness(scaled(3.0))
+
+
+def test_classes_of_any_place() -> None:
+    class Inner(Drawn):
+        pass
+
+    assert likeness(Inner(0)) == likeness(Inner(0))
+    assert likeness(Inner(0)) != likeness(Drawn(0))
 
 
 def test_models_that_cannot_be_compared() -> None:

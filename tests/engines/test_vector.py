@@ -2,16 +2,18 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
-from fedfor.algorithms import algorithm
+from fedfor.algorithms import ClientOpt, Local, Named, Outcome, algorithm
+from fedfor.algorithms.presets import as_algorithm
 from fedfor.data import ConceptShift, DataSplit, Partition
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.stacking import Stacking
@@ -200,3 +202,27 @@ def test_a_run_that_fails_leaves_those_beside_it_alone(split: DataSplit) -> None
     drive_together([r.steps() for r in runs], ended.__setitem__)
     assert "client 1 has a single sample" in str(ended[1])
     assert all(isinstance(ended[i], dict) for i in (0, 2))
+
+
+@dataclass(frozen=True)
+class Faulty(ClientOpt):
+    name: ClassVar[str] = "faulty"
+
+    def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
+        raise ValueError("a fault of its own")
+
+
+def test_a_fault_in_a_method_ends_its_run_alone() -> None:
+    """Whatever the error: those beside it go on."""
+    trainer = Trainer(build(mlp), nn.functional.cross_entropy, torch.device("cpu"))
+    shared = functools.partial(VectorEngine, trainer=trainer)
+    clients = ragged()
+    runs = [simulation(shared, build(mlp), "fedavg", TRAINING, clients) for _ in range(3)]
+    runs[1].engine.algorithm = as_algorithm(Faulty())  # type: ignore[union-attr]
+    ended: dict[int, object] = {}
+    drive_together([run.steps() for run in runs], ended.__setitem__)
+    assert isinstance(ended[1], ValueError)
+    alone = simulation(SerialEngine, build(mlp), "fedavg", TRAINING, clients)
+    alone.round()
+    assert_same(runs[0], alone)
+    assert_same(runs[2], alone)

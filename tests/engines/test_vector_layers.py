@@ -56,6 +56,24 @@ class Scaled(nn.Module):
         return y
 
 
+def twice() -> nn.Module:
+    act, norm = nn.PReLU(), nn.BatchNorm1d(8)
+    first, second = nn.Linear(64, 8, bias=False), nn.Linear(8, 8, bias=False)
+    return nn.Sequential(nn.Flatten(), first, norm, act, second, norm, act, nn.Linear(8, 3))
+
+
+class Turned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(1, 4, 2, stride=2)
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = nn.functional.dropout(self.patches(x).flatten(2).mT, 0.4, self.training)
+        y: Tensor = self.head(words.flatten(1))
+        return y
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "group norm, depthwise, average pooling": lambda: nn.Sequential(
         nn.Conv2d(1, 8, 3, padding="same"),
@@ -98,6 +116,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     ),
     "embedding, attention, tied weights": Tokens,
     "a scalar": Scaled,
+    "a module under two names": twice,
+    "dropout in another order of axes": Turned,
     "frozen layers": lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(64, 8).requires_grad_(False), nn.ReLU(), nn.Linear(8, 3)
     ),
@@ -202,8 +222,15 @@ def test_models_that_padding_would_change(make: Callable[[], nn.Module]) -> None
     assert_same(*both(make().double(), "fedavg"))
 
 
-def test_the_fisher_diagonal_of_a_scalar() -> None:
-    assert_same(*both(Scaled().double(), "fedcurv"))
+def shared_activation() -> nn.Module:
+    act = nn.PReLU()
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), act, nn.Linear(8, 8), act, nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("make", [Scaled, shared_activation], ids=lambda m: m.__name__)
+def test_the_fisher_diagonal(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    assert_same(*both(make().double(), "fedcurv"))
 
 
 def learned(loss: Loss, outputs: Tensor, y: Tensor) -> bool:
@@ -221,6 +248,8 @@ def test_whether_a_loss_is_a_mean_is_asked_of_every_class() -> None:
     assert not learned(nn.CrossEntropyLoss(weight=weight), outputs, y)
     assert not learned(nn.CrossEntropyLoss(ignore_index=7), outputs, y)
     assert not learned(nn.CrossEntropyLoss(reduction="sum"), outputs, y)
+    flooded = nn.functional.cross_entropy
+    assert not learned(lambda o, t: (flooded(o, t) - 0.1).abs() + 0.1, outputs, y)
 
 
 def test_a_loss_that_wants_probabilities() -> None:
@@ -251,7 +280,41 @@ class Leaning(Scaled):
         return super().forward(x + 0.005 * x.mean(0))
 
 
-@pytest.mark.parametrize("make", [Ema, Leaning], ids=lambda m: m.__name__)
+class Largest(Scaled):
+    """In units of the largest in the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x / x.abs().max())
+
+
+class Hidden(Scaled):
+    """Minds its batch in a branch that starts with no weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.0))
+        self.other = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(x - x.mean(0)) + self.other(x.flatten(1))
+        return y
+
+
+class Counts(Scaled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.seen.add_(len(x))  # type: ignore[operator]
+        return super().forward(x)
+
+
+UNPADDED = [Ema, Leaning, Largest, Hidden, Counts]
+
+
+@pytest.mark.parametrize("make", UNPADDED, ids=lambda m: m.__name__)
 def test_padding_that_changes_little_is_found(make: type[nn.Module]) -> None:
     torch.manual_seed(0)
     model = StackedModel(make(), nn.functional.cross_entropy, torch.device("cpu"))

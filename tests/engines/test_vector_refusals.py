@@ -77,10 +77,11 @@ class Clipped(ClientOpt):
     """Sends a move of bounded length."""
 
     name: ClassVar[str] = "clipped"
+    most: float = 0.01
 
     def finish(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Outcome:
         move = w - w0
-        return Outcome(w0 + move * torch.clamp(0.01 / move.norm(), max=1.0))
+        return Outcome(w0 + move * torch.clamp(self.most / move.norm(), max=1.0))
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,21 @@ class Numbers(ClientOpt):
         return Outcome(w0 + (w - w0) / float(local.steps))
 
 
-@pytest.mark.parametrize("client", [Clipped(), Matrices(), Numbers()], ids=lambda c: c.name)
+@dataclass(frozen=True)
+class Careless(ClientOpt):
+    """Changes what it is given."""
+
+    name: ClassVar[str] = "careless"
+
+    def added_gradient(self, w: Tensor, w0: Tensor, x: Named, local: Local) -> Tensor | None:
+        w.mul_(0.999)
+        return None
+
+
+BAD = [Clipped(), Clipped(most=6.0), Clipped(most=100.0), Matrices(), Numbers(), Careless()]
+
+
+@pytest.mark.parametrize("client", BAD, ids=lambda c: c.name)
 def test_all_that_a_client_opt_does_is_looked_at(client: ClientOpt) -> None:
     with pytest.raises(ConfigError, match=f"cannot use {client.name}"):
         require_elementwise(client)
@@ -246,3 +261,22 @@ def test_losses_that_do_not_bear_padding_are_serial_on_a_cpu(split: DataSplit) -
     model = build_model("linear", (1, 8, 8), 3)
     engine = make_engine("vector", model, algorithm("fedavg"), TRAINING, 0, loss, sample=few)
     assert engine.name == "serial"
+
+
+def test_decay_and_what_takes_no_part_in_training(split: DataSplit) -> None:
+    """Only a training step tells which parameters those are."""
+
+    class Auxiliary(nn.Module):
+        def __init__(self, when: bool) -> None:
+            super().__init__()
+            self.linear, self.other, self.when = nn.Linear(64, 3), nn.Linear(64, 3), when
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.linear(x.flatten(1))
+            return y + self.other(x.flatten(1)) if self.training is self.when else y
+
+    population = Partition(split, [np.arange(10), np.arange(10, 20)])
+    how: dict[str, Any] = {"rounds": 1, "engine": "vector", "options": {"weight_decay": 0.1}}
+    simulate("fedavg", population, Auxiliary(True), **how)
+    with pytest.raises(ConfigError, match=r"would shrink parameter 'other\.weight'"):
+        simulate("fedavg", population, Auxiliary(False), **how)

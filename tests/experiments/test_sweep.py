@@ -104,6 +104,15 @@ def test_two_workers_share_the_runs(tmp_path: Path) -> None:
     assert [e.problem for e in ended] == [None] * 6
 
 
+def test_going_on_takes_as_many_workers_as_before(tmp_path: Path) -> None:
+    comparison = planned(tmp_path / "c", "vector")
+    comparison.create()
+    default = comparison.workers(None)
+    assert comparison.workers(3) == 3
+    assert Comparison.saved(tmp_path / "c").workers(None) == 3
+    assert comparison.workers(default) == comparison.workers(None) == default
+
+
 def test_runs_that_cannot_be_stacked_stand_in_nobodys_way(tmp_path: Path) -> None:
     """Wherever they come in the list."""
     runs = planned(tmp_path / "c", "vector").runs[:5]

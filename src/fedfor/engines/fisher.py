@@ -6,6 +6,7 @@ from torch.func import functional_call, grad, vmap
 
 from ..algorithms.sharing import trainable
 from ..tensors import Tensors
+from .forward import places
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -16,11 +17,11 @@ def fisher_diagonal(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, chunk: i
     Batch norm uses its running statistics meanwhile, since a sample alone has none.
     """
     params = {name: p.detach() for name, p in trainable(model).items()}
-    rest = {n: t.detach() for n, t in model.named_parameters() if n not in params}
-    rest |= dict(model.named_buffers())
+    at = {place: name for place, name in places(model).items() if name in params}
 
     def sample_loss(params: Tensors, x: Tensor, y: Tensor) -> Tensor:
-        return loss(functional_call(model, {**rest, **params}, (x[None],)), y[None])
+        placed = {place: params[name] for place, name in at.items()}
+        return loss(functional_call(model, placed, (x[None],), tie_weights=False), y[None])
 
     of_one = grad(sample_loss)
     was_training = model.training

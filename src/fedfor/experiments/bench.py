@@ -92,7 +92,7 @@ class Bench:
                 self._synchronise()
                 times.append(time.perf_counter() - start)
         except (FedforError, RuntimeError) as error:  # such as memory that runs out
-            reason = in_short(error)
+            reason = str(error) if isinstance(error, FedforError) else in_short(error)
             return Measured(engine, model, cohort, None, None, 0.0, problem=reason)
         a_round = statistics.median(times)
         return Measured(

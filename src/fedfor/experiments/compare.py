@@ -45,9 +45,7 @@ def compare(
         for run in left:
             if not run.folder.config_path.is_file():
                 run.folder.create(run.config)
-        if workers is None:
-            workers = 1 if comparison.first.device != "cpu" else os.cpu_count() or 1
-        workers = max(1, min(workers, len(left)))
+        workers = max(1, min(comparison.workers(workers), len(left)))
         return _run_all(_bundles(left, engines, workers), workers, on_end, on_tick)
 
 

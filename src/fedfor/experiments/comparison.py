@@ -1,5 +1,6 @@
 """Several algorithms x several seeds: what to run, and what came of it."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,6 +109,17 @@ class Comparison:
         """The comparison that a folder holds."""
         saved = path / "compare.toml"
         return cls(read_toml(str(saved)), path, source=str(saved))
+
+    def workers(self, asked: int | None) -> int:
+        """As many as asked for, or as the last time, since rounding can depend on who shares one;
+        else one for each core, or for a GPU."""
+        path = self.path / "workers"
+        if asked is None and path.is_file() and path.read_text().strip().isdigit():
+            asked = int(path.read_text())
+        if asked is None:
+            asked = 1 if self.first.device != "cpu" else os.cpu_count() or 1
+        write_atomically(path, f"{asked}\n".encode())
+        return max(1, asked)
 
     def create(self) -> None:
         """Make the folder, or go on in it if it holds just this comparison."""

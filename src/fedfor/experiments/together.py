@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from ..engines import StackedResult
+from ..engines import Exam, StackedResult
 from ..engines.vector import Trainer, VectorEngine
 from ..engines.vector.evaluation import evaluate
-from ..errors import FedforError
+from ..tensors import Tensors
 from .work import Evaluate, Steps, Train, Work, do
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class _Waiting(Generic[T]):
         self.steps = steps
         self.work: Work | None = None
         self.answer: Any = None
-        self.error: FedforError | None = None
+        self.error: Exception | None = None
 
     def advance(self) -> "_Ended[T] | None":
         """Let the run go on to its next question, or to its end."""
@@ -70,7 +70,7 @@ def _answer(runs: Sequence[_Waiting[Any]]) -> None:
     for run in alone:
         try:
             run.answer = do(run.work) if run.work is not None else None
-        except FedforError as error:
+        except Exception as error:
             run.error = error
     for trainer, of_trainer in shared.items():
         _train(trainer, [run for run in of_trainer if isinstance(run.work, Train)])
@@ -86,7 +86,7 @@ def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
         try:
             tasks.append(work.engine.task(work.message, work.jobs, work.ahead))
             takes.append((run, work.take))
-        except FedforError as error:
+        except Exception as error:
             run.error = error
     taken: list[set[int]] = [set() for _ in tasks]
 
@@ -96,13 +96,13 @@ def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
         if run.error is None:
             try:
                 take(result)
-            except FedforError as error:
+            except Exception as error:
                 run.error = error
 
     try:
         for place, result in trainer.train(tasks):
             deliver(place, result)
-    except FedforError as error:
+    except Exception as error:
         if len(tasks) == 1:
             takes[0][0].error = error
             return
@@ -111,18 +111,25 @@ def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
             try:
                 for _, result in trainer.train([replace(task, jobs=left, ahead=None)]):
                     deliver(place, result)
-            except FedforError as problem:
+            except Exception as problem:
                 takes[place][0].error = problem
 
 
 def _evaluate(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
-    exams = []
-    for run in runs:
-        work = run.work
-        assert isinstance(work, Evaluate)
-        assert isinstance(work.engine, VectorEngine)
-        exams += [(exam, work.engine.initial_own) for exam in work.exams]
-    scores = iter(evaluate(trainer, exams))
-    for run in runs:
-        assert isinstance(run.work, Evaluate)
-        run.answer = [next(scores) for _ in run.work.exams]
+    try:
+        scores = iter(evaluate(trainer, [exam for run in runs for exam in _exams(run)]))
+        for run in runs:
+            run.answer = [next(scores) for _ in _exams(run)]
+    except Exception as error:  # whose fault it was shows when each is alone
+        if len(runs) == 1:
+            runs[0].error = error
+            return
+        for run in runs:
+            _evaluate(trainer, [run])
+
+
+def _exams(run: _Waiting[Any]) -> list[tuple[Exam, Tensors]]:
+    work = run.work
+    assert isinstance(work, Evaluate)
+    assert isinstance(work.engine, VectorEngine)
+    return [(exam, work.engine.initial_own) for exam in work.exams]

@@ -151,16 +151,16 @@ class ComparisonProgress:
 
 def engine_of(comparison: Comparison) -> str | None:
     """How the runs were trained, as they have recorded it."""
-    found = []
+    found, known = [], 0
     for run in comparison.runs:
         with suppress(OSError, ValueError):
             path = run.folder.path / "environment.json"
             about = json.loads(path.read_text(encoding="utf-8"))
+            known += 1
             found += [about] if about.get("engine") == "vector" else []
     if not found:
         return None
-    all_of_them = len(found) == len(comparison.runs)
-    who = "" if all_of_them else f"{len(found)} of {len(comparison.runs)} runs were t"
+    who = "" if len(found) == known else f"{len(found)} of {known} runs were t"
     compiled = ", compiled" if found[0].get("compiled") else ""
     together = max(about.get("together", 0) for about in found)
     return (

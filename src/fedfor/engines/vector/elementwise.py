@@ -8,17 +8,19 @@ from ...algorithms import ClientOpt, Local
 from ...errors import ConfigError, in_short
 from ...tensors import Tensors
 
-WIDTH = 6
+WIDTH = 120
+SCALES = (1e-3, 1.0, 1e3)
 
 
 def require_elementwise(client: ClientOpt) -> None:
     """Refuse a ClientOpt to which it matters what lies beside a weight.
 
     What it makes of two clients must be what it makes of some of their weights, of one client
-    among them, and of that client's weights as the parameters they are, one by one.
+    among them, and of that client's weights as the parameters they are, one by one; near to zero
+    and far from it. And it must not change what it is given.
     """
     try:
-        same = _is_elementwise(client)
+        same = all(_is_elementwise(client, scale) for scale in SCALES)
     except Exception as error:  # it is the user's own code that runs here
         raise ConfigError(
             f"the vector engine cannot use {client.name} on many clients at once, where the "
@@ -31,13 +33,14 @@ def require_elementwise(client: ClientOpt) -> None:
         )
 
 
-def _is_elementwise(client: ClientOpt) -> bool:
+def _is_elementwise(client: ClientOpt, scale: float) -> bool:
     draw = torch.Generator().manual_seed(0)
 
     def rows(count: int) -> Tensor:
-        return torch.randn(count, WIDTH, generator=draw, dtype=torch.float64)
+        return scale * torch.randn(count, WIDTH, generator=draw, dtype=torch.float64)
 
     w, start = rows(2), rows(1)
+    before = w.clone(), start.clone()
     x = {extra: rows(1) for extra in client.down} | {extra: rows(2) for extra in client.keeps}
     if client.needs_fisher:
         x["fisher"] = rows(2).square()
@@ -58,8 +61,9 @@ def _is_elementwise(client: ClientOpt) -> bool:
     if "added" in whole:
         make_fx(lambda rate: client.added_gradient(w, start, x, Local(rate, rate, rate)))(steps)
     cases = [(some(*at), at) for at in ((every, slice(4)), (slice(1), every), (slice(1, 2), every))]
-    cases += [(first(shape), (slice(1), every)) for shape in ((WIDTH,), (3, 2), (3, 1, 2, 1))]
-    return all(
+    cases += [(first(shape), (slice(1), every)) for shape in ((WIDTH,), (12, 10), (6, 5, 2, 2))]
+    untouched = torch.equal(w, before[0]) and torch.equal(start, before[1])
+    return untouched and all(
         part.keys() == whole.keys()
         and all(torch.allclose(t, whole[name][at]) for name, t in part.items())
         for part, at in cases

@@ -6,13 +6,17 @@ import pickle
 import types
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...algorithms.sharing import buffers, trainable
 
 
 def likeness(model: nn.Module) -> str | None:
-    """Equal for models that can be trained in one stack; None for one that cannot be compared."""
+    """Equal, in one process, for models that can be trained in one stack.
+
+    None for one that cannot be compared.
+    """
     written = io.BytesIO()
     try:
         _Pickler(written, model).dump(model)
@@ -34,7 +38,12 @@ class _Pickler(pickle.Pickler):
             kind = (tuple(obj.shape), str(obj.dtype), obj.requires_grad)
             if id(obj) in self._names:
                 return "travels", self._names[id(obj)], kind
-            return "stays", kind, obj.detach().cpu().contiguous().numpy().tobytes()
+            flat = obj.detach().cpu().contiguous().flatten()
+            return "stays", kind, flat.view(torch.uint8).numpy().tobytes()
         if isinstance(obj, types.FunctionType):
-            return "function", obj.__module__, obj.__qualname__, obj.__code__.co_code
+            held = [cell.cell_contents for cell in obj.__closure__ or ()]
+            given = (obj.__defaults__, obj.__kwdefaults__, vars(obj))
+            return "function", id(obj.__code__), held, given
+        if isinstance(obj, type):
+            return "class", id(obj)  # it may be one that pickle does not find by its name
         return None

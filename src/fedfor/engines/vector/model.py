@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,11 +17,11 @@ from ...errors import ConfigError, in_short
 from ...randomness import torch_seeded
 from ...tensors import Tensors
 from ..fisher import Loss
-from ..forward import forward
+from ..forward import forward, places
 from ..stacking import Precision
 from .layers import StackedLayers
 from .layout import Layout
-from .noise import Noise, Recorded, Site
+from .noise import Noise, Orders, Recorded, Site
 
 
 class StackedModel:
@@ -34,11 +35,12 @@ class StackedModel:
         )
         self.layout = Layout(model)
         self.buffer_names = tuple(buffers(model))
+        self._places = places(model)
         self.dtype = next((p.dtype for p in model.parameters()), torch.float32)
         self.like = torch.empty(0, dtype=self.dtype, device=device)
         self.sites: list[Site] = []
         self.unused: tuple[str, ...] = ()
-        """Parameters that took no part in the outputs of the last step."""
+        """Parameters that took no part in the outputs of the last training step."""
         self.draws = True
         """Whether the forward draws at random by other ways than dropout."""
         self.pads = True
@@ -62,7 +64,8 @@ class StackedModel:
             outputs = self._forward(params, held, x, weight, noise, smallest, train)
             losses = self.loss(outputs, y, weight)
             grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
-        self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
+        if train:
+            self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
         filled = {
             name: torch.zeros_like(p) if g is None else g.to(p.dtype)
             for (name, p), g in zip(params.items(), grads, strict=True)
@@ -87,7 +90,9 @@ class StackedModel:
         shared: bool = False,
     ) -> Tensor:
         def one(params: Tensors, held: Tensors, x: Tensor) -> Any:
-            return functional_call(self.model, {**params, **held}, (x,))
+            named = {**params, **held}
+            placed = {at: named[name] for at, name in self._places.items()}
+            return functional_call(self.model, placed, (x,), tie_weights=False)
 
         compute = torch.bfloat16 if self.precision == "bf16" else None
         batch = 0 if shared else x.shape[1]
@@ -132,10 +137,10 @@ class StackedModel:
         before = self._random_state()
         try:
             self._require_one_type()
-            self._require_kept_buffers(x)
+            orders = self._require_kept_buffers(x)
             self._trial(x, y, None, noise)
             self.draws = not torch.equal(before, self._random_state())
-            self.sites = noise.sites
+            self.sites = _in_order(noise.sites, orders)
             self.loss.learn(forward(self.model, x), y)
             self._require_plain_dropout(x, y)
             if len(x) > 2:
@@ -162,24 +167,44 @@ class StackedModel:
 
         Asked of a copy in float64, where rounding does not hide a small change.
         """
-        exact = StackedModel(copy.deepcopy(self.model).double(), self.loss.loss, self.device)
-        exact.loss.mean_of_samples = True
+        draw = torch.Generator().manual_seed(0)
+
+        def noisy(tensor: Tensor, share: float) -> Tensor:
+            drawn = torch.randn(tensor.shape, generator=draw, dtype=torch.float64)
+            return tensor + share * drawn.to(tensor)
+
+        model = copy.deepcopy(self.model)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point():
+                    parameter.copy_(noisy(parameter, 0.1))  # layers may start as zeros
+        x = noisy(x, 1.0) if x.is_floating_point() else x  # and the first samples be all alike
+        own = StackedModel(model, self.loss.loss, self.device, self.precision)
+        exact = StackedModel(copy.deepcopy(model).double(), self.loss.loss, self.device)
+        own.loss.mean_of_samples = exact.loss.mean_of_samples = True
         try:
             return exact._same_padded(x.double() if x.is_floating_point() else x, y, 1e-6)
         except RuntimeError:  # something in it is float32 whatever the weights are
-            return self._same_padded(x, y, 0.1 if self.precision == "bf16" else 1e-3)
+            return own._same_padded(x, y, 0.1 if self.precision == "bf16" else 1e-3)
 
     def _same_padded(self, x: Tensor, y: Tensor, rounding: float) -> bool:
+        """Each sample in turn is the one without weight."""
+        return all(self._same_without(place, x, y, rounding) for place in range(len(x)))
+
+    def _same_without(self, place: int, x: Tensor, y: Tensor, rounding: float) -> bool:
         weight = torch.ones(len(x), dtype=self.dtype, device=self.device)
-        weight[-1] = 0
+        weight[place] = 0
+        left = weight > 0
         padded = self._trial(x, y, weight, Recorded())
-        alone = self._trial(x[:-1], y[:-1], None, Recorded())
+        alone = self._trial(x[left], y[left], None, Recorded())
         return all(
             torch.equal(t, other[n])
-            or bool((t - other[n]).norm() <= rounding * other[n].norm() + rounding / 1000)
+            or (
+                t.is_floating_point()
+                and bool((t - other[n]).norm() <= rounding * other[n].norm() + rounding / 1000)
+            )
             for mine, other in zip(padded[:2], alone[:2], strict=True)
             for n, t in mine.items()
-            if t.is_floating_point()
         )
 
     def _require_plain_dropout(self, x: Tensor, y: Tensor) -> None:
@@ -189,7 +214,7 @@ class StackedModel:
             raise ValueError("dropout that is on in evaluation, too")
         if self.sites and len(x) > 2:
             self._trial(x[:-1], y[:-1], None, fewer)
-            if fewer.sites != self.sites:
+            if [(s.p, s.shape) for s in fewer.sites] != [(s.p, s.shape) for s in self.sites]:
                 raise ValueError("dropout on a tensor whose shape depends on the size of the batch")
 
     def _require_one_type(self) -> None:
@@ -197,19 +222,30 @@ class StackedModel:
         if len(types) > 1:
             raise ValueError("parameters of different types: " + ", ".join(map(str, types)))
 
-    def _require_kept_buffers(self, x: Tensor) -> None:
-        """A buffer that the forward puts another tensor in the place of would stay as it was."""
+    def _require_kept_buffers(self, x: Tensor) -> list[tuple[int, ...] | None]:
+        """A buffer that the forward puts another tensor in the place of would stay as it was.
+
+        Gives back in which order of axes dropout draws when a client is alone.
+        """
         trial = copy.deepcopy(self.model).train()
         before = {n: id(b) for n, b in trial.named_buffers()}
-        with torch.no_grad(), torch_seeded(0, "trial", device=self.device):
+        orders = Orders()
+        with torch.no_grad(), torch_seeded(0, "trial", device=self.device), orders:
             trial(x)
         if before != {n: id(b) for n, b in trial.named_buffers()}:
             raise ValueError("a buffer that the forward replaces instead of changing it in place")
+        return orders.found
 
     def _random_state(self) -> Tensor:
         if self.device.type == "cuda":
             return torch.cuda.get_rng_state(self.device)
         return torch.get_rng_state()
+
+
+def _in_order(sites: list[Site], orders: list[tuple[int, ...] | None]) -> list[Site]:
+    if len(sites) != len(orders):
+        raise ValueError("dropout that is not called alike each time")
+    return [replace(site, order=order) for site, order in zip(sites, orders, strict=True)]
 
 
 @contextmanager
@@ -230,8 +266,8 @@ class StackedLoss:
     def learn(self, outputs: Tensor, y: Tensor) -> None:
         """Whether the loss of a batch is the mean of its samples' losses.
 
-        Asked of outputs drawn at random, since those of a new model can be all alike, and of all
-        classes, since a loss may treat some unlike others.
+        Asked of outputs drawn at random, since those of a new model can be all alike, near to zero
+        and far from it, and of all classes, since a loss may treat some unlike others.
         """
         if self.mean_of_samples:
             return
@@ -240,10 +276,13 @@ class StackedLoss:
             y = torch.arange(2 * outputs.shape[1], device=y.device) % outputs.shape[1]
         draw = torch.Generator().manual_seed(0)
         drawn = torch.randn(len(y), *outputs.shape[1:], generator=draw).to(outputs)
+        tried = [scale * drawn for scale in (0.01, 1.0, 30.0)]
+        if classes:  # and outputs that are sure of what is right
+            tried.append(drawn + 10 * F.one_hot(y, outputs.shape[1]).to(outputs))
         try:
-            self.mean_of_samples = self._is_mean(drawn, y)
+            self.mean_of_samples = all(self._is_mean(o, y) for o in tried)
         except (RuntimeError, ValueError):  # it may want probabilities
-            self.mean_of_samples = self._is_mean(drawn.sigmoid(), y)
+            self.mean_of_samples = all(self._is_mean(o.sigmoid(), y) for o in tried[:2])
 
     def _is_mean(self, outputs: Tensor, y: Tensor) -> bool:
         each = [self.loss(o[None], t[None]) for o, t in zip(outputs, y, strict=True)]

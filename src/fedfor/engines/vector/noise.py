@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 
 class Noise(Protocol):
@@ -21,6 +23,51 @@ class Site:
     p: float
     shape: tuple[int, ...]
     dtype: torch.dtype
+    order: tuple[int, ...] | None = None
+    """The axes as they lie in memory when a client is alone: torch draws in that order."""
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """For so many samples, as torch's own dropout does."""
+        shape = (count, *self.shape)
+        order = tuple(range(len(shape))) if self.order is None else self.order
+        drawn = torch.empty([shape[axis] for axis in order], dtype=self.dtype)
+        if self.p < 1:
+            drawn.bernoulli_(1 - self.p, generator=generator).div_(1 - self.p)
+        else:
+            drawn.zero_()
+        return drawn.permute([order.index(axis) for axis in range(len(shape))])
+
+
+class Orders(TorchFunctionMode):
+    """Notes for each dropout of a plain forward in which order of axes it draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, ...] | None] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d):
+            x, p, training = _asked(*args, **named)
+            if training and p > 0 and (func is F.dropout or x.ndim == _AXES[func]):
+                strides = x.stride()
+                by_memory = sorted(range(x.ndim), key=lambda axis: -strides[axis])
+                self.found.append(tuple(by_memory) if func is F.dropout else None)
+        return func(*args, **named)
+
+
+_AXES = {F.dropout1d: 3, F.dropout2d: 4, F.dropout3d: 5}
+
+
+def _asked(
+    input: Tensor,  # noqa: A002
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+) -> tuple[Tensor, float, bool]:
+    return input, p, training
 
 
 @dataclass
@@ -55,12 +102,7 @@ def as_alone(
         for site, tensor in zip(sites, noise, strict=True):
             if count == 0:
                 continue
-            drawn = torch.empty(count, *site.shape, dtype=site.dtype)
-            if site.p < 1:
-                drawn.bernoulli_(1 - site.p, generator=generator).div_(1 - site.p)
-            else:
-                drawn.zero_()
-            tensor[client, :count] = drawn
+            tensor[client, :count] = site.draw(count, generator)
     return noise
 
 
