@@ -291,6 +291,7 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
 
     console = _console()
     progress = ComparisonProgress(console, comparison)
+    comparison.require_same()
     if progress.ended == len(comparison.runs):
         text = (
             f"All {progress.ended} runs are there already; delete {comparison.path} to redo them."
@@ -301,9 +302,9 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
             ended = run_all(comparison, workers, progress.end, progress.tick)
     except KeyboardInterrupt:
         _stopped(f"fedfor resume {comparison.path}")
-    write_report(comparison, console)
     if words := engine_of(comparison):
         console.print(words, soft_wrap=True, highlight=False, markup=False)
+    write_report(comparison, console)
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         what = f"{len(broken)} of {len(comparison.runs)} runs failed, see above"
         raise FedforError(f"{what}; mend it and go on with 'fedfor resume {comparison.path}'")
@@ -315,7 +316,9 @@ def _whole_numbers(option: str, text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1:
-        raise FedforError(f"{option} {text}: write whole numbers with commas between: 10,100")
+        raise FedforError(
+            f"{option} {text}: write whole numbers above 0, with commas between: 10,100"
+        )
     return numbers
 
 

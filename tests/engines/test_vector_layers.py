@@ -14,7 +14,9 @@ from fedfor.engines import SerialEngine, Training
 from fedfor.engines.choose import EngineName
 from fedfor.engines.fisher import Loss
 from fedfor.engines.vector import VectorEngine
-from fedfor.engines.vector.model import StackedLoss, StackedModel
+from fedfor.engines.vector.loss import StackedLoss
+from fedfor.engines.vector.model import StackedModel
+from fedfor.engines.vector.trial import learn
 from fedfor.errors import DivergedError
 from fedfor.experiments.simulate import simulate
 from fedfor.experiments.simulation import Simulation
@@ -318,7 +320,7 @@ UNPADDED = [Ema, Leaning, Largest, Hidden, Counts]
 def test_padding_that_changes_little_is_found(make: type[nn.Module]) -> None:
     torch.manual_seed(0)
     model = StackedModel(make(), nn.functional.cross_entropy, torch.device("cpu"))
-    model.check(torch.randn(4, 1, 8, 8), torch.arange(4) % 3)
+    learn(model, torch.randn(4, 1, 8, 8), torch.arange(4) % 3)
     assert not model.pads
     assert_same(*both(make().double()))
 

@@ -123,18 +123,24 @@ class Comparison:
 
     def create(self) -> None:
         """Make the folder, or go on in it if it holds just this comparison."""
-        compare = self.config.model_dump(mode="json")
-        content = tomli_w.dumps({**self.tables, "compare": compare}).encode()
+        self.require_same()
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.saved_path, self._content())
+
+    def require_same(self) -> None:
+        """Refuse a folder that holds something else."""
         if self.saved_path.is_file():
-            if self.saved_path.read_bytes() != content:
+            if self.saved_path.read_bytes() != self._content():
                 raise FolderError(
                     f"{self.path} holds another comparison; choose another folder with --out, or "
                     f"go on with it by 'fedfor resume {self.path}'"
                 )
         elif occupied(self.path):
             raise FolderError(f"{self.path} is not empty; choose another folder with --out")
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.saved_path, content)
+
+    def _content(self) -> bytes:
+        compare = self.config.model_dump(mode="json")
+        return tomli_w.dumps({**self.tables, "compare": compare}).encode()
 
     @property
     def first(self) -> RunConfig:

@@ -46,7 +46,8 @@ def _accuracy(record: Record | None) -> str:
 def outcome(summary: Mapping[str, Any], config: RunConfig) -> str:
     """How a run ended, in a few words."""
     half, best = ("-" if (v := summary.get(k)) is None else f"{100 * v:.1f} %" for k in BESTS)
-    words = f"best accuracy {half} by round {config.half}, {best} by {config.rounds}"
+    first = f"{half} by round {config.half}, " if config.half < config.rounds else ""
+    words = f"best accuracy {first}{best} by round {config.rounds}"
     if config.evaluation.target is not None:
         reached = summary.get("rounds_to_target")
         words += f"; {100 * config.evaluation.target:g} % "

@@ -16,7 +16,7 @@ from torch.autograd.function import Function
 from torch.overrides import TorchFunctionMode
 
 from .convolution import stacked_convolution
-from .noise import Noise
+from .noise import FEATURE_AXES, Noise
 
 Rule = Callable[..., Tensor]
 
@@ -111,12 +111,11 @@ class StackedLayers(TorchFunctionMode):
             F.linear: self._linear,
             F.batch_norm: self._batch_norm,
             F.dropout: self._dropout,
-            F.dropout1d: self._feature_dropout(F.dropout1d, 3),
-            F.dropout2d: self._feature_dropout(F.dropout2d, 4),
-            F.dropout3d: self._feature_dropout(F.dropout3d, 5),
             F.embedding: self._embedding,
             F.max_pool2d: self._max_pool,
         }
+        for drop, axes in FEATURE_AXES.items():
+            self._rules[drop] = self._feature_dropout(drop, axes)
         for name in ("conv1d", "conv2d", "conv3d"):
             self._rules[getattr(F, name)] = self._rules[getattr(torch, name)] = self._convolution
 

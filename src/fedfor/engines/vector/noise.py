@@ -1,6 +1,6 @@
 """The noise of dropout, each client's its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+FEATURE_AXES: dict[Callable[..., Any], int] = {F.dropout1d: 3, F.dropout2d: 4, F.dropout3d: 5}
+"""Dropout of whole channels, and of how many axes its input is."""
 
 
 class Noise(Protocol):
@@ -49,16 +52,13 @@ class Orders(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d):
+        if func is F.dropout or func in FEATURE_AXES:
             x, p, training = _asked(*args, **named)
-            if training and p > 0 and (func is F.dropout or x.ndim == _AXES[func]):
+            if training and p > 0 and x.ndim == FEATURE_AXES.get(func, x.ndim):
                 strides = x.stride()
                 by_memory = sorted(range(x.ndim), key=lambda axis: -strides[axis])
                 self.found.append(tuple(by_memory) if func is F.dropout else None)
         return func(*args, **named)
-
-
-_AXES = {F.dropout1d: 3, F.dropout2d: 4, F.dropout3d: 5}
 
 
 def _asked(

@@ -28,6 +28,7 @@ from .model import StackedModel
 from .resident import Resident
 from .runner import Arena, Program
 from .step import Batch, LocalStep
+from .trial import learn
 from .update import SgdOptions
 
 SHRINK_AT = 0.75
@@ -100,8 +101,7 @@ class Trainer:
             lanes = [n for i, t in enumerate(tasks) for n in t.lanes(i, t.jobs, t.message.round)]
             if not lanes:
                 return
-            if not self._checked:
-                self._check(lanes)
+            self._check(lanes)
             self._decide(lanes)
             plan = list(self._chunks(lanes, tasks))
         for chunk in plan:
@@ -223,10 +223,12 @@ class Trainer:
         """Learn what the model needs, from a few samples, or say why it cannot be stacked."""
         if not self._checked:
             dtype = self.model.dtype if x.is_floating_point() else x.dtype
-            self.model.check(x.to(self.device, dtype), y.to(self.device))
+            learn(self.model, x.to(self.device, dtype), y.to(self.device))
             self._checked = True
 
     def _check(self, lanes: Sequence[Lane]) -> None:
+        if self._checked:
+            return
         some = max(lanes, key=lambda lane: len(lane.batches[0]))
         self.check(*self.data.batch(some.job.samples, some.batches[0][:4]))
 
