@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from . import __version__
+from .cli_data import data_app
+from .cli_shared import make_console, seed_list, stopped, whole_numbers
+from .cli_study import reproduce, show_table
 from .errors import FedforError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from .experiments.comparison import Comparison
     from .experiments.config import RunConfig
     from .experiments.folder import RunFolder
@@ -42,6 +43,11 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", "-w", min=1, help="Processes at a time. Default: one for each core."),
 ]
+
+
+app.command()(reproduce)
+app.command("table")(show_table)
+app.add_typer(data_app, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -125,7 +131,7 @@ def compare(
     if algorithms:
         choice["algorithms"] = algorithms
     if seeds is not None:
-        choice["seeds"] = _seeds(seeds)
+        choice["seeds"] = seed_list(seeds)
     tables["compare"] = choice
     path = out or Path("runs") / f"compare-{Path(config).stem}"
     _compare(Comparison(tables, path, source=config), workers)
@@ -161,7 +167,7 @@ def show_algorithms(
     if name is not None:
         typer.echo(describe(name))
     else:
-        _console().print(algorithms_table())
+        make_console().print(algorithms_table())
 
 
 @app.command()
@@ -204,10 +210,10 @@ def bench(
     how = Stacking(cast("Precision", precision), lanes, cast("Compile", compile_))
     timed = Bench(algorithm, samples, batch, seconds, device, how, threads)
     names = [[part for part in text.split(",") if part] for text in (engines, models)]
-    sizes = _whole_numbers("--cohorts", cohorts)
+    sizes = whole_numbers("--cohorts", cohorts)
     if json_path is not None and not json_path.absolute().parent.is_dir():
         raise FedforError(f"--json {json_path}: there is no folder {json_path.absolute().parent}")
-    console = _console()
+    console = make_console()
     results = []
     with console.status("measuring") as status:
         for result in timed.measure(names[0], names[1], sizes):
@@ -272,13 +278,13 @@ def _run_folder(path: Path) -> None:
     folder = RunFolder(path)
     config = folder.config()
     name = f"{config.algorithm['name']}, seed {config.seed}"
-    console = _console()
+    console = make_console()
     done = len(folder.records())
     try:
         with show_run(console, name, done, config.rounds) as on_round:
             run_in_folder(folder, on_round)
     except KeyboardInterrupt:
-        _stopped(f"fedfor resume {path}")
+        stopped(f"fedfor resume {path}")
     summary = folder.summary() or {}
     text = f"{outcome(summary, config)}. Everything is in {path}"
     console.print(text, soft_wrap=True, highlight=False, markup=False)
@@ -287,10 +293,10 @@ def _run_folder(path: Path) -> None:
 def _compare(comparison: "Comparison", workers: int | None) -> None:
     from .experiments.compare import compare as run_all
     from .report.comparison import write_report
-    from .report.progress import ComparisonProgress, engine_of
+    from .report.progress import RunsProgress, engine_of
 
-    console = _console()
-    progress = ComparisonProgress(console, comparison)
+    console = make_console()
+    progress = RunsProgress(console, comparison.runs)
     comparison.require_same()
     if progress.ended == len(comparison.runs):
         text = (
@@ -301,44 +307,13 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
         with progress.shown():
             ended = run_all(comparison, workers, progress.end, progress.tick)
     except KeyboardInterrupt:
-        _stopped(f"fedfor resume {comparison.path}")
-    if words := engine_of(comparison):
+        stopped(f"fedfor resume {comparison.path}")
+    if words := engine_of(comparison.runs):
         console.print(words, soft_wrap=True, highlight=False, markup=False)
     write_report(comparison, console)
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         what = f"{len(broken)} of {len(comparison.runs)} runs failed, see above"
         raise FedforError(f"{what}; mend it and go on with 'fedfor resume {comparison.path}'")
-
-
-def _whole_numbers(option: str, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",") if part]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise FedforError(
-            f"{option} {text}: write whole numbers above 0, with commas between: 10,100"
-        )
-    return numbers
-
-
-def _seeds(text: str) -> int | list[int]:
-    try:
-        numbers = [int(part) for part in text.rstrip(",").split(",")]
-    except ValueError as error:
-        raise FedforError(f"--seeds {text}: write a count, such as 3, or a list: 0,1,2") from error
-    return numbers if "," in text else numbers[0]
-
-
-def _stopped(command: str) -> None:
-    sys.stderr.write(f"\nstopped; nothing is lost, go on with: {command}\n")
-    sys.exit(130)
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=120)
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:

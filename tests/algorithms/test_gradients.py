@@ -1,5 +1,6 @@
 """The added gradient is autograd's gradient of the loss as it is printed, in float64."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,13 @@ def test_fedprox() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strength", "c"), [("equation", 0.7 / LR), ("loss", 0.7), ("step", 0.7 / (LR * STEPS))]
+    ("strength", "c"),
+    [
+        ("equation", 0.7 / LR),
+        ("loss", 0.7),
+        ("step", 0.7 / (LR * STEPS)),
+        ("root", 0.7 / (LR * math.sqrt(STEPS))),
+    ],
 )
 def test_fedfor(strength: Any, c: float) -> None:
     older, old = draw(4, 3, seed=7), draw(4, 3, seed=8)

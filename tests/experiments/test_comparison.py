@@ -13,7 +13,7 @@ from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
 from fedfor.report.comparison import write_report
 from fedfor.report.curves import curve
-from fedfor.report.progress import ComparisonProgress
+from fedfor.report.progress import RunsProgress
 from fedfor.report.table import columns, domain_columns, markdown, per_cent, rows, whole
 
 from .test_run import TABLES
@@ -57,7 +57,7 @@ def test_without_a_terminal_progress_is_told_by_quarters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     comparison = planned(tmp_path / "c", rounds=2)  # of 6 runs: 12 rounds
-    progress = ComparisonProgress(Console(force_terminal=False), comparison)
+    progress = RunsProgress(Console(force_terminal=False), comparison.runs)
     told = []
     for t in (1, 2):
         for run in comparison.runs:

@@ -1,7 +1,7 @@
 import functools
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from ..errors import require_choice, require_number
 from .clientopt import ClientOpt, Local, Named, Scalar, lead
 
-Strength = Literal["step", "loss", "equation"]
+Strength = Literal["step", "root", "loss", "equation"]
 
 
 def fedfor_gradient(w: Tensor, w0: Tensor, d: Tensor, c: Scalar) -> Tensor:
@@ -47,11 +47,13 @@ class FedFOR(ClientOpt):
     The server sends d = w(t-2) - w(t-1) beside the model w(t-1); clients keep nothing. Round 1
     has no d and no penalty. Buffers are averaged but never penalised.
 
-    The paper leaves the strength c open, so it has three readings (eta is the local learning
+    The paper leaves the strength c open, so it has several readings (eta is the local learning
     rate, tau the number of local steps in the round):
 
     - `step`: c = alpha/(eta tau). d is the sum of about tau local steps, so d/(eta tau) is the
       gradient of one, and one alpha can serve any number of local epochs. The default.
+    - `root`: c = alpha/(eta sqrt(tau)). Between the two: the longer a client trains, the more of
+      its way is its own, and the more it takes to hold it.
     - `loss`: c = alpha. By all signs what the paper's experiments ran.
     - `equation`: c = alpha/eta, as the paper prints it. Explodes with the paper's alpha = 5.
 
@@ -69,17 +71,19 @@ class FedFOR(ClientOpt):
 
     def __post_init__(self) -> None:
         require_number(self.name, "alpha", self.alpha, least=0)
-        require_choice(self.name, "strength", self.strength, ("step", "loss", "equation"))
+        require_choice(self.name, "strength", self.strength, get_args(Strength))
         if self.strength == "equation" and self.alpha > 1:
             _warn_that_equation_explodes()
 
     @property
     def needs_steps(self) -> bool:
-        return self.strength == "step"
+        return self.strength in ("step", "root")
 
     def c(self, local: Local) -> Scalar:
         if self.strength == "step":
             return self.alpha / (local.lr * local.steps)
+        if self.strength == "root":
+            return self.alpha / (local.lr * local.steps**0.5)
         if self.strength == "equation":
             return self.alpha / local.lr
         return self.alpha

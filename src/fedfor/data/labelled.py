@@ -62,6 +62,8 @@ class DataSplit:
 
     train: LabelledData
     test: LabelledData
+    notes: tuple[str, ...] = ()
+    """What every table made from these data must say: a part that is missing or stands in."""
 
     def __post_init__(self) -> None:
         if self.train.x.shape[1:] != self.test.x.shape[1:]:

@@ -20,6 +20,7 @@ from ..data import (
     dirichlet_split,
     iid_split,
     load_npz,
+    official,
     shards,
 )
 from ..engines import Training
@@ -31,6 +32,7 @@ from ..errors import ConfigError
 from ..models import build_model
 from ..randomness import torch_seeded
 from .config import (
+    BUNDLED,
     DataConfig,
     DirichletConfig,
     DomainsConfig,
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
 def build_data(config: DataConfig) -> DataSplit:
     if config.file is not None:
         return load_npz(config.file)
-    return digits() if config.name == "digits" else digit_domains()
+    if config.name in BUNDLED:
+        return digits() if config.name == "digits" else digit_domains()
+    return official.load(config.name, config.per_domain)
 
 
 def build_population(config: RunConfig, split: DataSplit) -> Population:

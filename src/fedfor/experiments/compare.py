@@ -1,12 +1,13 @@
 """Run all runs of a comparison that are not done yet, several processes at a time."""
 
+import functools
 import multiprocessing
 import os
 import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ..errors import DivergedError, FedforError
 from ..importing import told
 from .build import Shared, build_simulation
 from .comparison import Comparison, PlannedRun
+from .config import DataConfig
 from .folder import RunFolder, locked, write_atomically
 from .run import steps_in_folder
 from .together import drive_together
@@ -46,7 +48,7 @@ def compare(
             if not run.folder.config_path.is_file():
                 run.folder.create(run.config)
         workers = max(1, min(comparison.workers(workers), len(left)))
-        return _run_all(_bundles(left, engines, workers), workers, on_end, on_tick)
+        return run_bundles(_bundles(left, engines, workers), workers, on_end, on_tick)
 
 
 def _bundles(left: list[PlannedRun], engines: list[str], workers: int) -> list[list[PlannedRun]]:
@@ -58,12 +60,13 @@ def _bundles(left: list[PlannedRun], engines: list[str], workers: int) -> list[l
     return shares + [[run] for run in alone]
 
 
-def _run_all(
-    bundles: list[list[PlannedRun]],
+def run_bundles(
+    bundles: Sequence[Sequence[PlannedRun]],
     workers: int,
     on_end: Callable[[Ended], None],
     on_tick: Callable[[], None],
 ) -> list[Ended]:
+    """In several processes, each bundle's runs together in one of them."""
     # Spawned, so that a worker is a fresh interpreter on every system and with CUDA alike.
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
@@ -99,10 +102,18 @@ def _watch_parent(parent: int, stop: Event) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run(runs: list[PlannedRun]) -> list[Ended]:
+@functools.lru_cache(maxsize=1)
+def _shared(data: DataConfig, like: str) -> Shared:
+    """Data and compiled programs outlast a bundle: the next is of the same kind, as a rule."""
+    return Shared()
+
+
+def _run(runs: Sequence[PlannedRun]) -> list[Ended]:
     """In a process of its own: these runs, in step."""
     warnings.simplefilter("ignore")  # the parent has built these configs and shown their warnings
-    shared, ended = Shared(), dict[int, Ended]()
+    first = runs[0].config
+    like = first.model_dump_json(include={"model", "device", "precision", "compile", "lanes"})
+    shared, ended = _shared(first.data, like), dict[int, Ended]()
 
     def end(place: int, outcome: object) -> None:
         problem = None

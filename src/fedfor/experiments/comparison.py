@@ -52,6 +52,29 @@ class PlannedRun:
     folder: RunFolder
 
 
+def plan_run(
+    tables: Mapping[str, Any], label: str, seed: int, path: Path, source: str
+) -> PlannedRun:
+    """A run of the algorithm that a label names, in a folder of its own."""
+    name, *assignments = split_commas(label)
+    chosen = {**tables, "seed": seed, "algorithm": {"name": name}}
+    scoped = [_scoped(a, label) for a in assignments]
+    config = load_config(chosen, scoped, source=f"{source}, {label}")
+    safe = re.sub(r"[^A-Za-z0-9+.,=_-]", "_", label)
+    return PlannedRun(label, seed, config, RunFolder(path / safe / f"seed-{seed}"))
+
+
+def _scoped(assignment: str, label: str) -> str:
+    """A setting of the algorithm, unless it is one of training."""
+    section = assignment.partition(".")[0]
+    if section in COMMON:
+        raise ConfigError(
+            f"{label}: {section} must be the same for all algorithms of a comparison; "
+            f"change it for all with --set {assignment}"
+        )
+    return assignment if section in ("training", "algorithm") else f"algorithm.{assignment}"
+
+
 class Comparison:
     """A folder of run folders, one for each algorithm and seed."""
 
@@ -72,33 +95,12 @@ class Comparison:
                 f"give them with each algorithm, such as -a fedfor,{ignored[0]}=..."
             )
         self.runs = [
-            self._plan(label, seed, source)
+            plan_run(self.tables, label, seed, self.path / "runs", source)
             for seed in self.config.seeds
             for label in self.config.algorithms
         ]
         if len({run.folder.path for run in self.runs}) < len(self.runs):
             raise ConfigError(f"{source}: two algorithms would write to one folder; name one apart")
-
-    def _plan(self, label: str, seed: int, source: str) -> PlannedRun:
-        name, *assignments = split_commas(label)
-        tables = {**self.tables, "seed": seed, "algorithm": {"name": name}}
-        scoped = [self._scoped(a, label) for a in assignments]
-        config = load_config(tables, scoped, source=f"{source}, {label}")
-        safe = re.sub(r"[^A-Za-z0-9+.,=_-]", "_", label)
-        return PlannedRun(
-            label, seed, config, RunFolder(self.path / "runs" / safe / f"seed-{seed}")
-        )
-
-    @staticmethod
-    def _scoped(assignment: str, label: str) -> str:
-        """A setting of the algorithm, unless it is one of training."""
-        section = assignment.partition(".")[0]
-        if section in COMMON:
-            raise ConfigError(
-                f"{label}: {section} must be the same for all algorithms of a comparison; "
-                f"change it for all with --set {assignment}"
-            )
-        return assignment if section in ("training", "algorithm") else f"algorithm.{assignment}"
 
     @property
     def saved_path(self) -> Path:

@@ -6,8 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..algorithms import SERVER_OPTS, Algorithm, ServerOpt, algorithm, settings
+from ..data.official import NAMES as OFFICIAL
 from ..engines.choose import EngineName
 from ..engines.stacking import Compile, Precision
+from ..errors import nearest
+
+BUNDLED = ("digits", "digit-domains")
 
 
 class Section(BaseModel):
@@ -15,11 +19,24 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    """Which data: a bundled set by `name`, or your own in an .npz `file`, which goes first."""
+    """Which data: a set by `name`, or your own in an .npz `file`, which goes first."""
 
-    name: Literal["digits", "digit-domains", "file"] = "digits"
+    name: str = "digits"
+    """digits or digit-domains, which come with the package, or an official set: see
+    `fedfor data list`."""
     file: Path | None = None
     """x_train, y_train, x_test, y_test, and for domains domain_train and domain_test."""
+    per_domain: int | None = Field(default=None, ge=1)
+    """Of an official set with domains: how many training samples of each; without it, as many as
+    FedBN takes."""
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        known = (*BUNDLED, *OFFICIAL, "file")
+        if value not in known:
+            raise ValueError(f"there are no data of that name; {nearest(value, known)}")
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -38,6 +55,8 @@ class DataConfig(Section):
     def _one_of_both(self) -> "DataConfig":
         if (self.name == "file") != (self.file is not None):
             raise ValueError("name 'file' goes with data.file, the path of an .npz file")
+        if self.per_domain is not None and self.name not in OFFICIAL:
+            raise ValueError("per_domain is for official sets; see: fedfor data list")
         return self
 
 
@@ -100,7 +119,8 @@ PopulationConfig = Annotated[
 
 class ModelConfig(Section):
     name: str = "cnn"
-    """linear, mlp, cnn, cnn-bn, resnet20, or package.module:function of (shape, classes)."""
+    """linear, mlp, cnn, cnn-bn, resnet20, digits-net, alexnet-bn, or package.module:function of
+    (shape, classes)."""
 
 
 class TrainingConfig(Section):
@@ -149,7 +169,9 @@ class RunConfig(Section):
     the run is long enough to earn back the minute that it takes."""
     lanes: int | None = Field(default=None, ge=1)
     """The most clients that the vector engine trains at once; without it, as many as fit."""
-    checkpoint_every: int = Field(default=1, ge=1)
+    checkpoint_every: int = Field(default=1, ge=0)
+    """Rounds between checkpoints. 0: none, and of the run only its records are kept; cut off, it
+    starts again."""
     algorithm: dict[str, Any] = {"name": "fedfor"}
     """`name`, settings of its ClientOpt, and `server`, `sharing`, `weighting`."""
     data: DataConfig = DataConfig()

@@ -157,11 +157,13 @@ class RunFolder:
 
     # The end
 
-    def finish(self, summary: dict[str, Any], model: Tensors) -> None:
-        temporary = self.path / f".model.{os.getpid()}"
-        save_file(separate(model), temporary)
-        temporary.replace(self.model_path)
-        write_json(self.summary_path, {**summary, "model_sha256": sha256(self.model_path)})
+    def finish(self, summary: dict[str, Any], model: Tensors | None) -> None:
+        if model is not None:
+            temporary = self.path / f".model.{os.getpid()}"
+            save_file(separate(model), temporary)
+            temporary.replace(self.model_path)
+            summary = {**summary, "model_sha256": sha256(self.model_path)}
+        write_json(self.summary_path, summary)
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a run that has ended."""

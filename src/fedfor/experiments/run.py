@@ -8,12 +8,13 @@ from collections.abc import Callable
 import torch
 
 from ..errors import DivergedError, FolderError
+from ..tensors import Tensors
 from .build import Shared, build_simulation
 from .config import RunConfig
 from .folder import Checkpoint, RunFolder, locked
 from .metrics import summarise
-from .simulation import Record
-from .store import DiskStore
+from .simulation import Record, Simulation
+from .store import DiskStore, MemoryStore, Store
 from .work import Steps, drive
 
 OnRound = Callable[[Record], None]
@@ -57,9 +58,7 @@ def _run(
         warnings.warn(f"{sentence}; going on from round {done}", stacklevel=2)
     _check_config(folder, config, checkpoint)
     records = folder.keep_records(done)
-    oldest = min(folder.checkpoint_rounds(), default=0)
-    store = DiskStore(folder.clients_path, resumed_from=done, oldest_checkpoint=oldest)
-    _check_store(folder, store, checkpoint)
+    store = _store(folder, config, checkpoint)
     simulation = build_simulation(config, store, shared)
     if done:
         simulation.server.load_state(done, checkpoint.state)
@@ -75,26 +74,31 @@ def _run(
             records.append(record)
             if t == done + 1:  # now it is known how many clients go together
                 folder.write_environment(config, simulation.engine)
-            if last or t % config.checkpoint_every == 0:
+            every = config.checkpoint_every
+            if isinstance(store, DiskStore) and (last or (every and t % every == 0)):
                 about = {"config": _fingerprint(config), "clients_with_state": len(store)}
                 store.checkpointed(folder.save_checkpoint(t, simulation.server.state(), about))
             on_round(record)
     except DivergedError as error:
-        summary = _summary(config, records) | {"diverged": str(error)}
-        folder.finish(summary, simulation.server.model)
+        summary = _summary(config, records, simulation) | {"diverged": str(error)}
+        folder.finish(summary, _model(config, simulation))
         raise DivergedError(
             f"{error}; the {len(records)} rounds before it are in {folder.path}"
         ) from error
-    folder.finish(_summary(config, records), simulation.server.model)
+    folder.finish(_summary(config, records, simulation), _model(config, simulation))
     return records
 
 
+def _model(config: RunConfig, simulation: Simulation) -> Tensors | None:
+    return simulation.server.model if config.checkpoint_every else None
+
+
 # What may be changed between an interruption and a resume.
-CHANGEABLE = {"rounds", "device", "threads", "lanes", "checkpoint_every", "evaluation"}
+CHANGEABLE = frozenset({"rounds", "device", "threads", "lanes", "checkpoint_every", "evaluation"})
 
 
 def _fingerprint(config: RunConfig) -> str:
-    fixed = config.model_dump_json(exclude=CHANGEABLE)
+    fixed = config.model_dump_json(exclude=set(CHANGEABLE))
     return hashlib.sha256(fixed.encode()).hexdigest()
 
 
@@ -111,7 +115,11 @@ def _check_config(folder: RunFolder, config: RunConfig, checkpoint: Checkpoint) 
         )
 
 
-def _check_store(folder: RunFolder, store: DiskStore, checkpoint: Checkpoint) -> None:
+def _store(folder: RunFolder, config: RunConfig, checkpoint: Checkpoint) -> Store:
+    if config.checkpoint_every == 0 and checkpoint.round == 0:
+        return MemoryStore()
+    oldest = min(folder.checkpoint_rounds(), default=0)
+    store = DiskStore(folder.clients_path, checkpoint.round, oldest)
     expected = checkpoint.about.get("clients_with_state", 0)
     if len(store) != expected:
         raise FolderError(
@@ -119,12 +127,15 @@ def _check_store(folder: RunFolder, store: DiskStore, checkpoint: Checkpoint) ->
             f"some after round {checkpoint.round}; without it the run would go on with other "
             "numbers: run anew into another folder"
         )
+    return store
 
 
-def _summary(config: RunConfig, records: list[Record]) -> dict[str, object]:
+def _summary(config: RunConfig, records: list[Record], simulation: Simulation) -> dict[str, object]:
+    notes = list(simulation.population.split.notes)
     return {
         "algorithm": config.algorithm["name"],
         "seed": config.seed,
         **summarise(records, config.rounds, config.half, config.evaluation.target),
         "seconds": round(sum(r["seconds"] for r in records), 3),
+        **({"notes": notes} if notes else {}),
     }

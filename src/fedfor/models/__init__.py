@@ -6,6 +6,8 @@ from torch import nn
 
 from ..errors import ConfigError, nearest
 from ..importing import call, import_by_path
+from .alexnet import alexnet_bn
+from .digits_net import digits_net
 from .resnet import resnet20
 from .small import cnn, cnn_bn, linear, mlp
 
@@ -15,6 +17,8 @@ MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
     "cnn": cnn,
     "cnn-bn": cnn_bn,
     "resnet20": resnet20,
+    "digits-net": digits_net,
+    "alexnet-bn": alexnet_bn,
 }
 
 
@@ -32,4 +36,14 @@ def build_model(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     return model
 
 
-__all__ = ["MODELS", "build_model", "cnn", "cnn_bn", "linear", "mlp", "resnet20"]
+__all__ = [
+    "MODELS",
+    "alexnet_bn",
+    "build_model",
+    "cnn",
+    "cnn_bn",
+    "digits_net",
+    "linear",
+    "mlp",
+    "resnet20",
+]

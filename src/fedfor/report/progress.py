@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from ..experiments.compare import Ended
-from ..experiments.comparison import Comparison
+from ..experiments.comparison import PlannedRun
 from ..experiments.config import RunConfig
 from ..experiments.folder import RunFolder
 from ..experiments.metrics import best_accuracy
@@ -84,12 +84,17 @@ def show_run(console: Console, name: str, done: int, rounds: int) -> Iterator[On
     yield line
 
 
-class ComparisonProgress:
-    """Follows the runs of a comparison by reading their folders."""
+class RunsProgress:
+    """Follows many runs by reading their folders: a bar for each group of them."""
 
-    def __init__(self, console: Console, comparison: Comparison) -> None:
-        self.console, self.comparison = console, comparison
-        self.ended = sum(run.folder.summary() is not None for run in comparison.runs)
+    def __init__(
+        self,
+        console: Console,
+        runs: Sequence[PlannedRun],
+        group: Callable[[PlannedRun], str] = lambda run: run.label,
+    ) -> None:
+        self.console, self.runs, self.group = console, runs, group
+        self.ended = sum(run.folder.summary() is not None for run in runs)
         self._tasks: dict[str, TaskID] = {}
         self._seen: dict[Path, tuple[int, list[Record]]] = {}
         self._bars: Progress | None = None
@@ -100,11 +105,11 @@ class ComparisonProgress:
         if not self.console.is_terminal:
             yield
             return
-        total = self.comparison.first.rounds * len(self.comparison.config.seeds)
         with _bars(self.console) as self._bars:
-            for label in self.comparison.config.algorithms:
-                task = self._bars.add_task(label, total=total, accuracy=_accuracy(None))
-                self._tasks[label] = task
+            for group in dict.fromkeys(map(self.group, self.runs)):
+                total = sum(r.config.rounds for r in self.runs if self.group(r) == group)
+                task = self._bars.add_task(group, total=total, accuracy=_accuracy(None))
+                self._tasks[group] = task
             self.tick()
             yield
             self.tick()
@@ -113,16 +118,16 @@ class ComparisonProgress:
         if self._bars is None:
             self._tell_quarters()
             return
-        for label, task in self._tasks.items():
-            runs = [self._records(r.folder) for r in self.comparison.runs if r.label == label]
+        for group, task in self._tasks.items():
+            runs = [self._records(r.folder) for r in self.runs if self.group(r) == group]
             last = [r["accuracy"] for records in runs for r in records[-1:] if "accuracy" in r]
             shown = f"{100 * sum(last) / len(last):5.1f} %" if last else _accuracy(None)
             self._bars.update(task, completed=sum(map(len, runs)), accuracy=shown)
 
     def _tell_quarters(self) -> None:
         """Where there are no bars: a line at each quarter of all rounds but the last."""
-        total = self.comparison.first.rounds * len(self.comparison.runs)
-        done = sum(len(self._records(run.folder)) for run in self.comparison.runs)
+        total = sum(run.config.rounds for run in self.runs)
+        done = sum(len(self._records(run.folder)) for run in self.runs)
         if self._quarters < 4 * done // total < 4:
             self._quarters = 4 * done // total
             self.console.print(f"{done} of {total} rounds", highlight=False)
@@ -137,7 +142,8 @@ class ComparisonProgress:
 
     def end(self, ended: Ended) -> None:
         self.ended += 1
-        what = f"{ended.run.label}, seed {ended.run.seed}"
+        groups = dict.fromkeys((self.group(ended.run), ended.run.label))  # often the same
+        what = ", ".join([*groups, f"seed {ended.run.seed}"])
         if ended.problem is not None:
             text = f"{what}: {ended.problem}"
             self.console.print(text, soft_wrap=True, markup=False, highlight=False)
@@ -145,15 +151,15 @@ class ComparisonProgress:
             records = ended.run.folder.records()
             best = best_accuracy(records, len(records)) or 0.0
             seconds = sum(r["seconds"] for r in records)
-            count = f"({self.ended} of {len(self.comparison.runs)} runs)"
+            count = f"({self.ended} of {len(self.runs)} runs)"
             text = f"{what}: best {100 * best:.1f} % in {seconds:.0f} s {count}"
             self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
-def engine_of(comparison: Comparison) -> str | None:
+def engine_of(runs: Sequence[PlannedRun]) -> str | None:
     """How the runs were trained, as they have recorded it."""
     found, known = [], 0
-    for run in comparison.runs:
+    for run in runs:
         with suppress(OSError, ValueError):
             path = run.folder.path / "environment.json"
             about = json.loads(path.read_text(encoding="utf-8"))

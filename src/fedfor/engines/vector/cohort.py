@@ -1,7 +1,7 @@
 """The clients that are trained together: where they start, how far they are, what they send."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ...algorithms import ClientOpt
 from ...algorithms.sharing import buffers, stays_local
 from ...protocol import Kept, StackedReply
 from ...protocol.local import OWN_LAYERS, require_declared
@@ -129,6 +130,11 @@ class Part:
         return Kept(self.task.message.round, extras)
 
 
+def _key(client: ClientOpt) -> object:
+    """Equal for methods with the same settings, if they can be compared."""
+    return client if isinstance(client, Hashable) else id(client)
+
+
 class Cohort:
     """All parts, in one stack, from which clients that have ended are taken out."""
 
@@ -209,7 +215,7 @@ class Cohort:
     def key(self) -> tuple[object, ...]:
         """Equal for stacks of the same runs, divided alike."""
         return tuple(
-            (s.start, s.stop, id(s.client), s.sgd, part.width, part.task.training.augmentation)
+            (s.start, s.stop, _key(s.client), s.sgd, part.width, part.task.training.augmentation)
             for s, part in zip(self.shares, self.parts, strict=True)
         )
 

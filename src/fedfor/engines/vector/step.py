@@ -173,8 +173,12 @@ class LocalStep:
             noise,
             1 if self.alone else 2,
         )
-        for share, term in zip(self.shares, terms, strict=True):
-            self._update(share, term, state, gradients, running)
+        for start, stop, names in self.model.layout.segments:
+            # Once for all runs: a compiler would gather them anew for each.
+            parts = [_flat(gradients[name]) for name in names]
+            gradient = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+            for share, term in zip(self.shares, terms, strict=True):
+                self._update(share, term, state, slice(start, stop), gradient, running)
         for name, buffer in state.buffers.items():
             buffer.copy_(_where(running, buffers[name], buffer))
         state.loss.add_(_where(running, loss, torch.zeros_like(loss)))
@@ -190,27 +194,25 @@ class LocalStep:
         share: Share,
         term: Term,
         state: State,
-        gradients: Tensors,
+        columns: slice,
+        gradient: Tensor,
         running: Tensor | None,
     ) -> None:
+        """These columns of one run's clients."""
         rows = slice(share.start, share.stop)
-        for start, stop, names in self.model.layout.segments:
-            columns = slice(start, stop)
-            w = state.weights[rows, columns]
-            parts = [_flat(gradients[name][rows]) for name in names]
-            gradient = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-            gradient = with_penalty(share.client, gradient, w, term.columns(columns))
-            if share.sgd is None:
-                assert state.gradients is not None
-                state.gradients[rows, columns] = gradient
-                continue
-            momentum = None
-            if share.sgd.momentum and state.momentum is not None:
-                momentum = state.momentum[rows, columns]
-            move = sgd_step(w, gradient, momentum, term.lr, share.sgd)
-            if running is not None:
-                move = torch.where(running[rows, None], move, torch.zeros_like(move))
-            w.sub_(move)
+        w = state.weights[rows, columns]
+        gradient = with_penalty(share.client, gradient[rows], w, term.columns(columns))
+        if share.sgd is None:
+            assert state.gradients is not None
+            state.gradients[rows, columns] = gradient
+            return
+        momentum = None
+        if share.sgd.momentum and state.momentum is not None:
+            momentum = state.momentum[rows, columns]
+        move = sgd_step(w, gradient, momentum, term.lr, share.sgd)
+        if running is not None:
+            move = torch.where(running[rows, None], move, torch.zeros_like(move))
+        w.sub_(move)
 
 
 def _flat(gradient: Tensor) -> Tensor:

@@ -1,0 +1,41 @@
+"""What the commands have in common."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from .errors import FedforError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def make_console() -> "Console":
+    from rich.console import Console
+
+    return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=120)
+
+
+def stopped(command: str) -> None:
+    sys.stderr.write(f"\nstopped; nothing is lost, go on with: {command}\n")
+    sys.exit(130)
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",") if part]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise FedforError(
+            f"{option} {text}: write whole numbers above 0, with commas between: 10,100"
+        )
+    return numbers
+
+
+def seed_list(text: str) -> int | list[int]:
+    """A count, or the seeds themselves."""
+    try:
+        numbers = [int(part) for part in text.rstrip(",").split(",")]
+    except ValueError as error:
+        raise FedforError(f"--seeds {text}: write a count, such as 3, or a list: 0,1,2") from error
+    return numbers if "," in text else numbers[0]

@@ -1,0 +1,172 @@
+"""The commands that repeat the paper's experiments and print its tables."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .cli_shared import make_console, seed_list, stopped, whole_numbers
+from .errors import ConfigError, FedforError
+
+if TYPE_CHECKING:
+    from .paper.study import Study
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="prior-shift, digits, office-caltech, domainnet, concept-shift, alpha-sweep, "
+            "communication, statefulness, or a TOML file of your own."
+        ),
+    ],
+    epochs: Annotated[
+        str | None, typer.Option(help="Local epochs, with commas. Default: the study's.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="How many, or which: 3, or 0,1,2.")] = None,
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--algorithms",
+            "-a",
+            help="Rows by name, or algorithms with settings: fedavg,fedfor,alpha=2. Default: all.",
+        ),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting for all runs. Repeat."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ..., or auto.")] = "auto",
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, tf32 or bf16. Default: bf16 on a GPU, else fp32.")
+    ] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Where the data are. Default: FEDFOR_DATA, or a cache.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-w", min=1, help="Processes. Default: one a core.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write to.")] = None,
+) -> None:
+    """Repeat an experiment of the paper.
+
+    The same command again goes on where it was stopped; more seeds, epochs or algorithms are added
+    to what is there.
+
+    \b
+    Examples:
+      fedfor reproduce prior-shift --device cuda
+      fedfor reproduce prior-shift --epochs 1,2 --seeds 5 --algorithms fedavg,fedfor-paper
+      fedfor reproduce digits -a fedbn -a fedfor+fedbn,alpha=2 --set rounds=20
+    """
+    from .experiments.build import build_device
+    from .paper.reproduce import reproduce as run_all
+    from .paper.results import gather
+    from .paper.study import load_study
+    from .report.paper_table import closing, paper_table
+    from .report.progress import RunsProgress, engine_of
+
+    if data_root is not None:
+        from .data.official import use_root
+
+        use_root(data_root)
+    study = _chosen(load_study(name), epochs, algorithms)
+    where = build_device(device)
+    settings = [
+        f"device={where}",
+        f"precision={precision or ('bf16' if where.type == 'cuda' else 'fp32')}",
+        *(assignments or ()),
+    ]
+    path = out or Path("runs") / study.name
+    cells = study.cells(path, _numbers(seeds, study), settings)
+    console = make_console()
+    progress = RunsProgress(console, cells, group=lambda run: run.folder.path.parts[-3])
+    try:
+        with progress.shown():
+            ended = run_all(cells, path, _workers(workers, where.type), progress.end, progress.tick)
+    except KeyboardInterrupt:
+        stopped(shlex.join(["fedfor", *sys.argv[1:]]))
+    if words := engine_of(cells):
+        console.print(words, soft_wrap=True, highlight=False, markup=False)
+    results = gather(study.name, cells, _about())
+    results.save(path / "results.json")
+    typer.echo(paper_table(study, results, against="paper" if study.table else None))
+    typer.echo(closing(results, path / "results.json"))
+    if broken := [e for e in ended if e.problem is not None and not e.diverged]:
+        raise FedforError(
+            f"{len(broken)} of {len(cells)} runs failed, see above; mend it and repeat the command"
+        )
+
+
+def show_table(
+    results: Annotated[
+        list[Path], typer.Argument(help="Result files, or folders of 'fedfor reproduce'.")
+    ],
+    against: Annotated[
+        str | None, typer.Option(help="'paper': its numbers beside ours, and the difference.")
+    ] = None,
+    gain_over: Annotated[
+        str | None, typer.Option(help="Show by how much each row is better than this one.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="With commas, such as best,rounds_to_target,state_bytes.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="markdown, latex or csv.")] = "markdown",
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw a picture into this file instead.")
+    ] = None,
+) -> None:
+    """Print the table of a reproduced experiment.
+
+    Means over seeds with the deviation; differences are in units of the joint deviation of both.
+
+    \b
+    Examples:
+      fedfor table results/prior-shift.json --against paper
+      fedfor table results/prior-shift.json --against paper --gain-over FedAvg
+      fedfor table runs/digits --format latex
+    """
+    from .paper.results import load_results
+    from .paper.study import load_study
+    from .report.paper_table import FORMS, paper_table
+
+    if form not in FORMS:
+        raise ConfigError(f"--format {form}: it must be one of {', '.join(FORMS)}")
+    if against not in (None, "paper"):
+        raise ConfigError(f"--against {against}: only the paper's numbers are known, say: paper")
+    loaded = load_results(results)
+    study = load_study(loaded.study)
+    if figure is not None:
+        from .report.paper_figure import draw_figure
+
+        draw_figure(study, loaded, figure)
+        return
+    chosen = None if metrics is None else [m for m in metrics.split(",") if m]
+    typer.echo(paper_table(study, loaded, against, gain_over, chosen, form))
+
+
+def _chosen(study: "Study", epochs: str | None, algorithms: list[str] | None) -> "Study":
+    if epochs is not None:
+        study = study.with_epochs(whole_numbers("--epochs", epochs))
+    return study.with_algorithms(algorithms) if algorithms else study
+
+
+def _numbers(seeds: str | None, study: "Study") -> list[int]:
+    if seeds is None:
+        return list(study.seeds)
+    given = seed_list(seeds)
+    return list(range(given)) if isinstance(given, int) else given
+
+
+def _workers(asked: int | None, device: str) -> int:
+    import os
+
+    return asked or (1 if device != "cpu" else os.cpu_count() or 1)
+
+
+def _about() -> dict[str, str]:
+    from .report.provenance import commit
+
+    return {"command": shlex.join(["fedfor", *sys.argv[1:]]), "commit": commit()}

@@ -1,0 +1,176 @@
+"""The cells of a table: our mean and deviation, the paper's, and how far apart they are."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import ConfigError
+from ..experiments.metrics import Spread
+from ..paper.numbers import Reported, reported
+from ..paper.results import METRICS, Results
+from ..paper.study import Study
+
+PER_CENT = ("best_half", "best", "final", "mean_over_rounds")
+LOWER_WINS = (
+    "rounds_to_target",
+    "recovery",
+    "down_cross_device",
+    "down_cross_silo",
+    "up",
+    "state_bytes",
+    "seconds",
+)
+UNITS = {
+    "down_cross_device": ("MiB down", 2**20),
+    "down_cross_silo": ("MiB down, silo", 2**20),
+    "up": ("MiB up", 2**20),
+    "state_bytes": ("MiB kept", 2**20),
+    "seconds": ("device s", 1),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    point: str
+    metric: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean over seeds. Without one, `words` say why: it diverged, or never got there."""
+
+    mean: float | None
+    deviation: float | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    ours: Value
+    paper: Value | None = None
+    apart: float | None = None
+    """Ours less the paper's, in units of their joint deviation."""
+    winner: bool = False
+
+
+def columns(study: Study, results: Results, metrics: Sequence[str]) -> list[Column]:
+    for metric in metrics:
+        if metric not in METRICS:
+            raise ConfigError(f"--metrics {metric}: it must be one of {', '.join(METRICS)}")
+    return [
+        Column(point, metric, _title(study, results, point, metric))
+        for point in results.points
+        for metric in metrics
+        if any(metric in o.metrics for o in results.outcomes if o.point == point)
+    ]
+
+
+def _title(study: Study, results: Results, point: str, metric: str) -> str:
+    one = next(o for o in results.outcomes if o.point == point)
+    target = study.config.get("evaluation", {}).get("target")
+    what = {
+        "best_half": f"t={one.half}",
+        "best": f"t={one.rounds}",
+        "final": f"at {one.rounds}",
+        "mean_over_rounds": "mean",
+        "rounds_to_target": f"to {100 * target:g} %" if target else "to target",
+        "recovery": "recovery",
+    }
+    return f"{point}, {what.get(metric) or UNITS[metric][0]}"
+
+
+def cells(
+    study: Study,
+    results: Results,
+    shown: Sequence[Column],
+    against_paper: bool,
+    gain_over: str | None,
+) -> dict[str, list[TableCell]]:
+    """For each row, its cells."""
+    if gain_over is not None and gain_over not in results.rows:
+        raise ConfigError(f"--gain-over {gain_over}: the rows are {', '.join(results.rows)}")
+    rows = [row for row in results.rows if row != gain_over]
+    table = {
+        row: [_cell(study, results, row, c, against_paper, gain_over) for c in shown]
+        for row in rows
+    }
+    for place, column in enumerate(shown):
+        means = [m for row in rows if (m := _rounded(table[row][place], column)) is not None]
+        best = (min if column.metric in LOWER_WINS else max)(means, default=None)
+        for row in rows:
+            cell = table[row][place]
+            wins = best is not None and _rounded(cell, column) == best and len(rows) > 1
+            table[row][place] = TableCell(cell.ours, cell.paper, cell.apart, wins)
+    return table
+
+
+def _rounded(cell: TableCell, column: Column) -> float | None:
+    """As printed: what looks equal shares the win."""
+    digits = 2 if column.metric in UNITS else 1
+    return None if cell.ours.mean is None else round(cell.ours.mean, digits)
+
+
+def _cell(
+    study: Study,
+    results: Results,
+    row: str,
+    column: Column,
+    against_paper: bool,
+    gain_over: str | None,
+) -> TableCell:
+    ours = _ours(results, row, column)
+    paper = _papers(study, results, row, column) if against_paper else None
+    if gain_over is not None:
+        ours = _gain(ours, _ours(results, gain_over, column))
+        if paper is not None:
+            base = _papers(study, results, gain_over, column)
+            paper = None if base is None else _gain(paper, base)
+    return TableCell(ours, paper, _apart(ours, paper))
+
+
+def _ours(results: Results, row: str, column: Column) -> Value:
+    outcomes = results.of(column.point, row)
+    spread = results.spread(column.point, row, column.metric)
+    if not outcomes:
+        return Value(None, words="-")
+    if diverged := sum(o.diverged for o in outcomes):
+        return Value(None, words=f"{diverged} of {len(outcomes)} diverged")
+    if spread.mean is None:
+        missing = len(spread.values) - len(spread.reached)
+        return Value(None, words=f"{missing} of {len(spread.values)} never")
+    return _scaled(spread, column.metric)
+
+
+def _scaled(spread: Spread, metric: str) -> Value:
+    scale = 100.0 if metric in PER_CENT else 1 / UNITS.get(metric, ("", 1))[1]
+    assert spread.mean is not None
+    deviation = None if spread.deviation is None else scale * spread.deviation
+    return Value(scale * spread.mean, deviation)
+
+
+def _papers(study: Study, results: Results, row: str, column: Column) -> Value | None:
+    name = next((r.paper for r in study.rows if r.name == row), None)
+    one = next(o for o in results.outcomes if o.point == column.point)
+    if study.table is None or name is None:
+        return None
+    found: Reported | None = reported(study.table, name, one.epochs, column.metric)
+    return None if found is None else Value(found.mean, found.deviation)
+
+
+def _gain(value: Value, base: Value) -> Value:
+    if value.mean is None or base.mean is None:
+        return Value(None, words=value.words or base.words)
+    return Value(value.mean - base.mean, _joint(value.deviation, base.deviation))
+
+
+def _joint(*deviations: float | None) -> float | None:
+    known = [d for d in deviations if d is not None]
+    return math.hypot(*known) if len(known) == len(deviations) else None
+
+
+def _apart(ours: Value, paper: Value | None) -> float | None:
+    if paper is None or ours.mean is None or paper.mean is None:
+        return None
+    joint = _joint(ours.deviation, paper.deviation)
+    return (ours.mean - paper.mean) / joint if joint else None

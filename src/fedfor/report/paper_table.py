@@ -1,0 +1,121 @@
+"""A study's table as Markdown, LaTeX or CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..paper.results import Results
+from ..paper.study import Study
+from .paper_cells import Column, TableCell, Value, cells, columns
+
+Cells = dict[str, list[TableCell]]
+
+
+def paper_table(
+    study: Study,
+    results: Results,
+    against: str | None = None,
+    gain_over: str | None = None,
+    metrics: Sequence[str] | None = None,
+    form: str = "markdown",
+) -> str:
+    """Means over seeds with the deviation, and the paper's beside them if asked for."""
+    if against is not None and study.table is None:
+        raise ConfigError(f"--against paper: the paper has no table of {study.name}")
+    shown = columns(study, results, metrics or study.metrics)
+    table = cells(study, results, shown, against is not None, gain_over)
+    return FORMS[form](study, results, shown, table)
+
+
+def closing(results: Results, path: Path) -> str:
+    return (
+        f"{len(results.outcomes)} runs, {results.seconds:.0f} s of device time. "
+        f"Again: fedfor table {path}"
+    )
+
+
+def _markdown(study: Study, results: Results, shown: Sequence[Column], table: Cells) -> str:
+    lines = ["| | " + " | ".join(c.title for c in shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    for name, row in table.items():
+        ours = [
+            f"**{_text(c.ours, k)}**" if c.winner else _text(c.ours, k)
+            for c, k in _with(row, shown)
+        ]
+        lines.append(f"| {name} | " + " | ".join(ours) + " |")
+        for title, texts in _beside(row, shown):
+            lines.append(f"| *{title}* | " + " | ".join(texts) + " |")
+    return "\n".join([*lines, "", *_notes(results)])
+
+
+def _latex(study: Study, results: Results, shown: Sequence[Column], table: Cells) -> str:
+    escape = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&"})
+    head = " & ".join(c.title.translate(escape) for c in shown)
+    lines = [r"\begin{tabular}{l" + "c" * len(shown) + "}", r"\toprule", f" & {head} \\\\"]
+    for name, row in table.items():
+        ours = [
+            rf"\textbf{{{_text(c.ours, k)}}}" if c.winner else _text(c.ours, k)
+            for c, k in _with(row, shown)
+        ]
+        lines += [r"\midrule", f"{name.translate(escape)} & " + " & ".join(ours) + r" \\"]
+        for title, texts in _beside(row, shown):
+            lines.append(rf"\quad\textit{{{title}}} & " + " & ".join(texts) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([*lines, *(f"% {note}" for note in _notes(results))])
+
+
+def _csv(study: Study, results: Results, shown: Sequence[Column], table: Cells) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    titles = ("mean", "deviation", "paper_mean", "paper_deviation", "difference", "joint_units")
+    writer.writerow(["row", "point", "metric", *titles, "words"])
+    for name, row in table.items():
+        for cell, column in _with(row, shown):
+            ours, paper = cell.ours, cell.paper or Value(None)
+            both = ours.mean is not None and paper.mean is not None
+            numbers = (
+                ours.mean,
+                ours.deviation,
+                paper.mean,
+                paper.deviation,
+                (ours.mean or 0) - (paper.mean or 0) if both else None,
+                cell.apart,
+            )
+            printed = ["" if n is None else f"{n:.4f}" for n in numbers]
+            writer.writerow([name, column.point, column.metric, *printed, ours.words])
+    return text.getvalue()
+
+
+Form = Callable[[Study, Results, Sequence[Column], Cells], str]
+FORMS: dict[str, Form] = {"markdown": _markdown, "latex": _latex, "csv": _csv}
+
+
+def _with(row: list[TableCell], shown: Sequence[Column]) -> list[tuple[TableCell, Column]]:
+    return list(zip(row, shown, strict=True))
+
+
+def _beside(row: list[TableCell], shown: Sequence[Column]) -> list[tuple[str, list[str]]]:
+    """The paper's line, and that of the differences, for rows that the paper has."""
+    if all(cell.paper is None for cell in row):
+        return []
+    papers = ["-" if c.paper is None else _text(c.paper, k) for c, k in _with(row, shown)]
+    apart = ["-" if c.apart is None else f"{c.apart:+.1f}" for c in row]
+    return [("paper", papers), ("difference, deviations", apart)]
+
+
+def _text(value: Value, column: Column) -> str:
+    if value.mean is None:
+        return value.words
+    text = f"{value.mean:.1f}"
+    return text if value.deviation is None else f"{text} ({value.deviation:.1f})"
+
+
+def _notes(results: Results) -> list[str]:
+    """What must be said below every table."""
+    seeds = sorted({o.seed for o in results.outcomes})
+    devices = dict.fromkeys(str(made.get("device", "?")) for made in results.made)
+    return [
+        f"Mean (deviation) over seeds {', '.join(map(str, seeds))}; on {', '.join(devices)}.",
+        *(f"Data: {note}." for note in results.notes),
+    ]
