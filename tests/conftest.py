@@ -1,6 +1,10 @@
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
+from fedfor import cli
 from fedfor.data import DataSplit, LabelledData
 
 torch.set_num_threads(1)
@@ -23,3 +27,27 @@ def made_data(
 @pytest.fixture
 def split() -> DataSplit:
     return made_data()
+
+
+class Cli:
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        self.monkeypatch.setattr(sys, "argv", ["fedfor", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = self.capsys.readouterr()
+        return code, captured.out, captured.err
+
+
+@pytest.fixture
+def fedfor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    return Cli(capsys, monkeypatch)

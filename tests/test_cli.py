@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfor import __version__, cli
+from fedfor import __version__
+
+from .conftest import Cli
 
 SMALL = [
     "--set", "rounds=2", "--set", "population.cohort=3", "--set", "training.epochs=1",
@@ -20,30 +22,6 @@ SMALL = [
 
 
 TOO_MANY = f"population.clients={10**10}"
-
-
-class Cli:
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.capsys, self.monkeypatch = capsys, monkeypatch
-
-    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
-        self.monkeypatch.setattr(sys, "argv", ["fedfor", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = self.capsys.readouterr()
-        return code, captured.out, captured.err
-
-
-@pytest.fixture
-def fedfor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    return Cli(capsys, monkeypatch)
 
 
 def test_version_and_help(fedfor: Cli) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import Cli
 from .data.official import tiny
-from .test_cli import Cli
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import typer
 
 from . import __version__
 from .cli_data import data_app
-from .cli_shared import make_console, seed_list, stopped, whole_numbers
+from .cli_shared import DataRoot, make_console, seed_list, stopped, whole_numbers
 from .cli_study import reproduce, show_table
 from .errors import FedforError
 
@@ -74,6 +74,7 @@ def run(
     config: Config,
     assignments: Assignments = None,
     engine: EngineOption = None,
+    data_root: DataRoot = None,
     out: Out = None,
 ) -> None:
     """Run one experiment into a folder.
@@ -85,10 +86,12 @@ def run(
       fedfor run my.toml --set algorithm.server.name=fedadam --set seed=7
       fedfor run my.toml --engine vector --set device=cuda --set precision=bf16
     """
+    from .data.official import use_root
     from .experiments.folder import RunFolder
     from .experiments.load import load_config, read_toml
     from .experiments.run import start_run
 
+    use_root(data_root)
     chosen = _with_engine(assignments, engine)
     settings = load_config(read_toml(config), chosen, source=config)
     folder = RunFolder(out) if out else _free_folder(Path(config).stem, settings)
@@ -110,6 +113,7 @@ def compare(
     ] = None,
     assignments: Assignments = None,
     engine: EngineOption = None,
+    data_root: DataRoot = None,
     out: Out = None,
     workers: Workers = None,
 ) -> None:
@@ -123,9 +127,11 @@ def compare(
       fedfor compare prior-shift -a fedfor,alpha=2 -a fedfor,alpha=8 --set training.epochs=8
       fedfor compare my.toml -a fedavg,training.lr=0.1 -a fedfor+fedadam,server.lr=0.01
     """
+    from .data.official import use_root
     from .experiments.comparison import Comparison, with_assignments
     from .experiments.load import read_toml
 
+    use_root(data_root)
     tables = with_assignments(read_toml(config), _with_engine(assignments, engine))
     choice: dict[str, Any] = dict(tables.get("compare", {}))
     if algorithms:
@@ -140,6 +146,7 @@ def compare(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    data_root: DataRoot = None,
     workers: Workers = None,
 ) -> None:
     """Go on with a run or comparison that was cut off.
@@ -149,8 +156,10 @@ def resume(
       fedfor resume runs/prior-shift/fedfor-seed0
       fedfor resume runs/compare-demo --workers 1
     """
+    from .data.official import use_root
     from .experiments.comparison import Comparison
 
+    use_root(data_root)
     if (folder / "compare.toml").is_file():
         _compare(Comparison.saved(folder), workers)
     else:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_shared import make_console, stopped
+from .cli_shared import DataRoot, make_console, stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,12 +18,6 @@ data_app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Of a data set (see: fedfor data list).")]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-root", help="Where the data are. Default: FEDFOR_DATA, else a cache folder."
-    ),
-]
 
 
 @data_app.command("list")

@@ -1,12 +1,23 @@
 """What the commands have in common."""
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from .errors import FedforError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-root", help="Where the data are. Default: FEDFOR_DATA, else a cache folder."
+    ),
+]
 
 
 def make_console() -> "Console":

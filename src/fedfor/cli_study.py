@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_shared import make_console, seed_list, stopped, whole_numbers
+from .cli_shared import DataRoot, make_console, seed_list, stopped, whole_numbers
 from .errors import ConfigError, FedforError
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def reproduce(
     precision: Annotated[
         str | None, typer.Option(help="fp32, tf32 or bf16. Default: bf16 on a GPU, else fp32.")
     ] = None,
-    data_root: Annotated[
-        Path | None, typer.Option(help="Where the data are. Default: FEDFOR_DATA, or a cache.")
-    ] = None,
+    data_root: DataRoot = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-w", min=1, help="Processes. Default: one a core.")
     ] = None,
@@ -61,17 +59,15 @@ def reproduce(
       fedfor reproduce prior-shift --epochs 1,2 --seeds 5 --algorithms fedavg,fedfor-paper
       fedfor reproduce digits -a fedbn -a fedfor+fedbn,alpha=2 --set rounds=20
     """
+    from .data.official import use_root
     from .experiments.build import build_device
     from .paper.reproduce import reproduce as run_all
-    from .paper.results import gather
+    from .paper.results import gather, load_results
     from .paper.study import load_study
     from .report.paper_table import closing, paper_table
     from .report.progress import RunsProgress, engine_of
 
-    if data_root is not None:
-        from .data.official import use_root
-
-        use_root(data_root)
+    use_root(data_root)
     study = _chosen(load_study(name), epochs, algorithms)
     where = build_device(device)
     settings = [
@@ -90,10 +86,12 @@ def reproduce(
         stopped(shlex.join(["fedfor", *sys.argv[1:]]))
     if words := engine_of(cells):
         console.print(words, soft_wrap=True, highlight=False, markup=False)
-    results = gather(study.name, cells, _about())
-    results.save(path / "results.json")
-    typer.echo(paper_table(study, results, against="paper" if study.table else None))
-    typer.echo(closing(results, path / "results.json"))
+    results, saved = gather(study, cells, _about()), path / "results.json"
+    typer.echo(paper_table(results, against="paper" if study.table else None))
+    if saved.is_file():
+        results = load_results([saved]).merged(results)
+    results.save(saved)
+    typer.echo(closing(results, saved))
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         raise FedforError(
             f"{len(broken)} of {len(cells)} runs failed, see above; mend it and repeat the command"
@@ -129,7 +127,6 @@ def show_table(
       fedfor table runs/digits --format latex
     """
     from .paper.results import load_results
-    from .paper.study import load_study
     from .report.paper_table import FORMS, paper_table
 
     if form not in FORMS:
@@ -137,14 +134,13 @@ def show_table(
     if against not in (None, "paper"):
         raise ConfigError(f"--against {against}: only the paper's numbers are known, say: paper")
     loaded = load_results(results)
-    study = load_study(loaded.study)
     if figure is not None:
         from .report.paper_figure import draw_figure
 
-        draw_figure(study, loaded, figure)
+        draw_figure(loaded, figure)
         return
     chosen = None if metrics is None else [m for m in metrics.split(",") if m]
-    typer.echo(paper_table(study, loaded, against, gain_over, chosen, form))
+    typer.echo(paper_table(loaded, against, gain_over, chosen, form))
 
 
 def _chosen(study: "Study", epochs: str | None, algorithms: list[str] | None) -> "Study":

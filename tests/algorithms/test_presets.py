@@ -51,6 +51,7 @@ def test_a_server_may_be_named_apart() -> None:
         ({"name": "fedfor", "alpha": True}, "alpha must be a number"),
         ({"name": "fedfor", "clip": "no"}, "clip must be true or false"),
         ({"name": "fedfor", "strength": "stop"}, "did you mean 'step'"),
+        ({"name": "fedfor", "send": "int4"}, "fedfor: send cannot be 'int4'; did you mean 'int8'"),
         ({"name": "fedfor", "alfa": 1}, "fedfor has no such setting; did you mean 'alpha'"),
         ({"name": "fedavg", "alpha": 1}, "fedavg has no such setting; it has no settings"),
         ({"name": "fedprox", "mu": -0.1}, "mu must be 0 or more"),
@@ -83,4 +84,9 @@ def test_equation_warns_once_that_it_explodes() -> None:
 
 
 def test_settings_tell_everything() -> None:
-    assert settings(FedFOR()) == {"alpha": 5.0, "strength": "step", "clip": True}
+    assert settings(FedFOR()) == {
+        "alpha": 5.0,
+        "strength": "step",
+        "clip": True,
+        "send": "float32",
+    }

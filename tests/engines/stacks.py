@@ -35,6 +35,8 @@ ALGORITHMS = (
     "fedyogi",
     "fedfor+fedadam",
     "fedfor,weighting=examples",
+    "fedfor,send=int8",
+    "fedfor,send=sign",
 )
 
 

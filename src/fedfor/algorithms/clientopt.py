@@ -73,6 +73,12 @@ class ClientOpt:
     """Whether `finish` wants `x["fisher"]`, the diagonal of the empirical Fisher matrix."""
 
     @property
+    def sent_as(self) -> Mapping[str, str]:
+        """The form in which each extra of `down` travels: `float16`, `int8` or `sign`, as in
+        protocol/compression.py. What is not named travels as it is."""
+        return {}
+
+    @property
     def needs_steps(self) -> bool:
         """Whether `added_gradient` must know beforehand how many steps there will be."""
         return False

@@ -1,5 +1,6 @@
 import functools
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -10,6 +11,7 @@ from ..errors import require_choice, require_number
 from .clientopt import ClientOpt, Local, Named, Scalar, lead
 
 Strength = Literal["step", "root", "loss", "equation"]
+Send = Literal["float32", "float16", "int8", "sign"]
 
 
 def fedfor_gradient(w: Tensor, w0: Tensor, d: Tensor, c: Scalar) -> Tensor:
@@ -58,6 +60,14 @@ class FedFOR(ClientOpt):
     - `equation`: c = alpha/eta, as the paper prints it. Explodes with the paper's alpha = 5.
 
     `clip = false` is the linear form of eq. (new_loss_2), without U.
+
+    `send` is the form in which d goes down; each client computes with what comes out of it:
+
+    - `float32`: as it is, in the type of the model.
+    - `float16`: rounded to float16.
+    - `int8`: rounded to whole steps, of max|d|/127 in each tensor.
+    - `sign`: a bit for the sign of each weight's d, eight to a byte, and the mean of |d| for each
+      tensor. A weight that did not move counts as one with d > 0.
     """
 
     name: ClassVar[str] = "fedfor"
@@ -68,12 +78,18 @@ class FedFOR(ClientOpt):
     alpha: float = 5.0
     strength: Strength = "step"
     clip: bool = True
+    send: Send = "float32"
 
     def __post_init__(self) -> None:
         require_number(self.name, "alpha", self.alpha, least=0)
         require_choice(self.name, "strength", self.strength, get_args(Strength))
+        require_choice(self.name, "send", self.send, get_args(Send))
         if self.strength == "equation" and self.alpha > 1:
             _warn_that_equation_explodes()
+
+    @property
+    def sent_as(self) -> Mapping[str, str]:
+        return {} if self.send == "float32" else {"direction": self.send}
 
     @property
     def needs_steps(self) -> bool:

@@ -97,6 +97,8 @@ class Shared:
     def __init__(self) -> None:
         self.split: DataSplit | None = None
         self.trainer: Trainer | None = None
+        self.rounds: int | None = None
+        """How many will be trained in all, where that is more than a run's own."""
 
 
 def build_simulation(
@@ -121,7 +123,9 @@ def build_simulation(
         training,
         config.seed,
         device=device,
-        stacking=Stacking(config.precision, config.lanes, config.compile, config.rounds),
+        stacking=Stacking(
+            config.precision, config.lanes, config.compile, shared.rounds or config.rounds
+        ),
         cohort=cohort,
         trainer=shared.trainer,
         sample=(split.train.x[:4], split.train.y[:4]),

@@ -8,7 +8,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
@@ -72,10 +72,15 @@ def run_bundles(
     stop = context.Event()
     ended: list[Ended] = []
     with ProcessPoolExecutor(workers, context, _watch_parent, (os.getpid(), stop)) as pool:
-        waiting: set[Future[list[Ended]]] = {pool.submit(_run, runs) for runs in bundles}
+        waiting: set[Future[list[Ended]]] = {
+            pool.submit(_run, runs, _rounds_to_come(bundles[place:]))
+            for place, runs in enumerate(bundles)
+        }
         try:
             while waiting:
-                done, waiting = wait(waiting, timeout=0.25, return_when=FIRST_COMPLETED)
+                time.sleep(0.1)  # and not `wait`: an interrupt amid its locks breaks them
+                done = {future for future in waiting if future.done()}
+                waiting -= done
                 for future in done:
                     for end in future.result():
                         ended.append(end)
@@ -86,6 +91,13 @@ def run_bundles(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return ended
+
+
+def _rounds_to_come(bundles: Sequence[Sequence[PlannedRun]]) -> int:
+    """The work of all, in rounds of the first: what is compiled for it serves the others."""
+    first = bundles[0][0].config.training.epochs
+    each = [runs[0].config for runs in bundles]
+    return sum(c.rounds * c.training.epochs for c in each) // first
 
 
 def _watch_parent(parent: int, stop: Event) -> None:
@@ -108,12 +120,13 @@ def _shared(data: DataConfig, like: str) -> Shared:
     return Shared()
 
 
-def _run(runs: Sequence[PlannedRun]) -> list[Ended]:
+def _run(runs: Sequence[PlannedRun], rounds: int) -> list[Ended]:
     """In a process of its own: these runs, in step."""
     warnings.simplefilter("ignore")  # the parent has built these configs and shown their warnings
     first = runs[0].config
     like = first.model_dump_json(include={"model", "device", "precision", "compile", "lanes"})
     shared, ended = _shared(first.data, like), dict[int, Ended]()
+    shared.rounds = shared.rounds or rounds
 
     def end(place: int, outcome: object) -> None:
         problem = None

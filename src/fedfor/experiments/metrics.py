@@ -31,6 +31,45 @@ def mean_accuracy(records: Iterable[Record]) -> float | None:
     return statistics.fmean(accuracies) if accuracies else None
 
 
+RECOVERED = 0.95
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What followed a concept shift."""
+
+    round: int
+    """The first round under the new concept."""
+    rounds: int
+    """Rounds until the accuracy was back at 95 % of what it was before; if it never was before
+    the next shift or the end, as many as there were."""
+    recovered: bool
+
+
+def recoveries(records: Sequence[Record]) -> list[Recovery]:
+    """Of each shift that has a round before it, evaluated rounds alone counting."""
+    by_round = {r["round"]: r for r in records}
+    shifts = [r["round"] for r in records if "shift" in r]
+    last = max(by_round, default=0)
+    found = []
+    for place, first in enumerate(shifts):
+        before = by_round.get(first - 1, {}).get("accuracy")
+        if before is None:
+            continue
+        end = shifts[place + 1] - 1 if place + 1 < len(shifts) else last
+        back = next(
+            (
+                t
+                for t in range(first, end + 1)
+                if by_round[t].get("accuracy", 0.0) >= RECOVERED * before
+            ),
+            None,
+        )
+        rounds = (end if back is None else back) - first + 1
+        found.append(Recovery(first, rounds, back is not None))
+    return found
+
+
 def summarise(
     records: Sequence[Record], rounds: int, half: int, target: float | None
 ) -> dict[str, Any]:
@@ -50,6 +89,9 @@ def summarise(
     }
     if target is not None:
         summary["rounds_to_target"] = rounds_to(records, target)
+    if found := recoveries(records):
+        summary["recovery"] = statistics.fmean(r.rounds for r in found)
+        summary["unrecovered"] = statistics.fmean(not r.recovered for r in found)
     if last and "domains" in last[0]:
         summary["domains"] = last[0]["domains"]
     return summary

@@ -13,9 +13,10 @@ from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..engines.engine import Ahead
+from ..engines.vector import VectorEngine
 from ..errors import ConfigError, DivergedError
-from ..protocol import Aggregation, Message, Server, StackedReply
-from ..tensors import all_finite, first_not_finite, wide
+from ..protocol import Aggregation, Message, Server
+from ..tensors import first_not_finite
 from .store import MemoryStore, Store
 from .work import Evaluate, Steps, Train, drive
 
@@ -40,7 +41,8 @@ class Simulation:
     ) -> None:
         self.population, self.algorithm, self.training = population, algorithm, training
         self.engine, self.cohort, self.seed = engine, cohort, seed
-        self.server = Server(algorithm, model, population.size)
+        together = isinstance(engine, VectorEngine)  # its replies lie in rows already
+        self.server = Server(algorithm, model, population.size, in_rows=together)
         self.store: Store = MemoryStore() if store is None else store
         self._ahead: tuple[int, list[Job]] | None = None
         for client in self._clients(1):  # refuse an impossible cohort or empty clients now
@@ -65,7 +67,7 @@ class Simulation:
         def take(result: Result | StackedResult) -> None:
             stacked = result.stacked()
             self._check_fits(stacked, message)
-            sound = self._is_sound(stacked.reply, replies.add(stacked.reply, checked=True))
+            sound = replies.add(stacked.reply, checked=True)
             if len(stacked.clients) == len(clients) and stacked.kept is None:
                 unchecked.append((stacked, sound))  # soon enough once the round is done
             else:
@@ -94,7 +96,7 @@ class Simulation:
         """The server's step. The one time in a round that a GPU is waited for."""
         before, t = self.server.snapshot(), self.server.round + 1
         disagreement = self.server.finish(replies, self.training.lr_in(t))
-        loss, finite = torch.stack(losses).sum(), all_finite(self.server.model)
+        loss, finite = torch.stack(losses).sum(), self.server.is_finite()
         numbers = _read([disagreement, loss, finite, *(sound for _, sound in unchecked)])
         try:
             for (result, _), is_sound in zip(unchecked, numbers[3:], strict=True):
@@ -125,15 +127,8 @@ class Simulation:
 
     def _check_fits(self, result: StackedResult, message: Message) -> None:
         name, up = self.algorithm.client.name, self.algorithm.client.up
-        if (misfit := result.reply.one(0).misfit(message, up)) is not None:
+        if (misfit := result.reply.misfit(message, up)) is not None:
             raise ConfigError(f"{name}: the reply of client {result.clients[0]}: {misfit}")
-
-    def _is_sound(self, reply: StackedReply, moved: Tensor) -> Tensor:
-        """Whether the replies are free of NaN and infinity. May be false where only a sum is not
-        finite."""
-        others = [reply.buffers(self.server.params), *reply.extras.values()]
-        sums = [x.sum(dtype=wide(x)) for ts in others for x in ts.values() if x.is_floating_point()]
-        return torch.isfinite(torch.stack([moved.sum(), *(s.to(moved) for s in sums)])).all()
 
     def _require_sound(self, result: StackedResult, message: Message, is_sound: bool) -> None:
         if not is_sound and (broken := result.reply.first_not_finite(message)) is not None:

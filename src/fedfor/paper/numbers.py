@@ -22,17 +22,16 @@ def tables() -> dict[str, Any]:
     return loaded
 
 
-def reported(table: str, method: str, epochs: int, metric: str) -> Reported | None:
-    """What a table says of a method, by the names that summaries use; None where it is silent."""
+def reported(table: str, method: str, epochs: int, metric: str, up_to: int) -> Reported | None:
+    """What a table says of a method, by the names that summaries use; None where it is silent.
+
+    The best accuracy is given for certain rounds only: `up_to` must be one of them.
+    """
     of_method = tables()[table]["methods"].get(method, [])
-    found: dict[str, Any] = next(
-        (entry for entry in of_method if entry["local_epochs"] == epochs), {}
-    )
-    if metric == "rounds_to_target":
-        rounds = found.get(metric)
-        return None if rounds is None else Reported(rounds)
-    if metric == "mean_over_rounds":
-        mean = found.get("mean")
-        return None if mean is None else Reported(mean)
-    cell = found.get({"best_half": "half", "best": "final"}.get(metric, ""))
-    return None if cell is None else Reported(cell["mean"], cell["std"])
+    found: dict[str, Any] = next((e for e in of_method if e["local_epochs"] == epochs), {})
+    if metric in ("best_half", "best"):
+        cells = [found[key] for key in ("half", "final") if key in found]
+        cell = next((cell for cell in cells if cell["round"] == up_to), None)
+        return None if cell is None else Reported(cell["mean"], cell["std"])
+    number = found.get({"mean_over_rounds": "mean"}.get(metric, metric))
+    return None if number is None else Reported(number)

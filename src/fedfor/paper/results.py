@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import FolderError
 from ..experiments.folder import RunFolder, write_atomically
 from ..experiments.metrics import Spread, evaluated
-from .study import Cell
+from .study import Cell, Study
 
 METRICS = (
     "best_half",
@@ -18,6 +18,7 @@ METRICS = (
     "mean_over_rounds",
     "rounds_to_target",
     "recovery",
+    "unrecovered",
     "down_cross_device",
     "down_cross_silo",
     "up",
@@ -43,6 +44,8 @@ class Outcome:
     made: int
     """Which of `Results.made` says how."""
     diverged: bool = False
+    shifts: tuple[int, ...] = ()
+    """The rounds at whose start a concept shifted."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -51,7 +54,7 @@ class Outcome:
 
 @dataclass
 class Results:
-    study: str
+    study: Study
     made: list[dict[str, Any]] = field(default_factory=list)
     """The command, commit, device and versions that outcomes came from."""
     notes: list[str] = field(default_factory=list)
@@ -83,25 +86,35 @@ class Results:
 
     def merged(self, other: "Results") -> "Results":
         """Both together; where both have a cell, the other's."""
-        if other.study != self.study:
-            raise FolderError(f"results of {self.study} and of {other.study} do not go together")
+        if other.study.name != self.study.name:
+            names = f"{self.study.name} and of {other.study.name}"
+            raise FolderError(f"results of {names} do not go together")
         made = list(self.made)
         made += [m for m in other.made if m not in made]
         theirs = {o.key for o in other.outcomes}
         kept = [o for o in self.outcomes if o.key not in theirs]
         moved = [_made_by(o, made.index(other.made[o.made])) for o in other.outcomes]
         notes = list(dict.fromkeys([*self.notes, *other.notes]))
-        return Results(self.study, made, notes, _in_order([*kept, *moved]))
+        return Results(self.study.joined(other.study), made, notes, [*kept, *moved]).in_order()
+
+    def in_order(self) -> "Results":
+        """Points and rows as the study has them, seeds rising."""
+        points = [point.name for point in self.study.points]
+        rows = [row.name for row in self.study.rows]
+        self.outcomes.sort(key=lambda o: (points.index(o.point), rows.index(o.row), o.seed))
+        return self
 
     def save(self, path: Path) -> None:
+        """To a file of one line a cell, so that changes to it can be read."""
         cells = [_as_json(o) for o in self.outcomes]
         lines = ",\n".join("  " + json.dumps(cell) for cell in cells)
-        head = json.dumps({"study": self.study, "notes": self.notes, "made": self.made}, indent=1)
+        study = self.study.model_dump(mode="json", exclude_none=True)
+        head = json.dumps({"study": study, "notes": self.notes, "made": self.made}, indent=1)
         text = f'{head.rstrip()[:-1].rstrip()},\n "cells": [\n{lines}\n ]\n}}\n'
         write_atomically(path, text.encode())
 
 
-def gather(study: str, cells: Sequence[Cell], about: dict[str, Any]) -> Results:
+def gather(study: Study, cells: Sequence[Cell], about: dict[str, Any]) -> Results:
     """From the folders of the cells that have ended."""
     results = Results(study)
     for cell in cells:
@@ -112,7 +125,8 @@ def gather(study: str, cells: Sequence[Cell], about: dict[str, Any]) -> Results:
         if made not in results.made:
             results.made.append(made)
         results.notes += [n for n in summary.get("notes", ()) if n not in results.notes]
-        curve = [round(100 * r["accuracy"], 2) for r in evaluated(cell.folder.records())]
+        records = cell.folder.records()
+        curve = [round(100 * r["accuracy"], 2) for r in evaluated(records)]
         results.outcomes.append(
             Outcome(
                 cell.point,
@@ -126,9 +140,10 @@ def gather(study: str, cells: Sequence[Cell], about: dict[str, Any]) -> Results:
                 tuple(curve),
                 results.made.index(made),
                 "diverged" in summary,
+                tuple(r["round"] for r in records if "shift" in r),
             )
         )
-    return results
+    return results.in_order()
 
 
 def load_results(paths: Iterable[Path]) -> Results:
@@ -145,16 +160,21 @@ def load_results(paths: Iterable[Path]) -> Results:
 def _load(path: Path) -> Results:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        outcomes = [
-            Outcome(**{**cell, "accuracy": tuple(cell["accuracy"])}) for cell in raw["cells"]
-        ]
-        return Results(raw["study"], raw["made"], raw["notes"], outcomes)
+        outcomes = [_outcome(cell) for cell in raw["cells"]]
+        study = Study.model_validate(raw["study"])
+        return Results(study, raw["made"], raw["notes"], outcomes).in_order()
     except FileNotFoundError as error:
         raise FolderError(
             f"there are no results in {path}; make some with 'fedfor reproduce'"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FolderError(f"{path} holds no results of 'fedfor reproduce' ({error})") from error
+        first = str(error).splitlines()[0]
+        raise FolderError(f"{path} holds no results of 'fedfor reproduce' ({first})") from error
+
+
+def _outcome(cell: dict[str, Any]) -> Outcome:
+    lists = {k: tuple(cell.get(k, ())) for k in ("accuracy", "shifts")}
+    return Outcome(**{**cell, **lists})
 
 
 def _environment(folder: RunFolder) -> dict[str, Any]:
@@ -164,16 +184,9 @@ def _environment(folder: RunFolder) -> dict[str, Any]:
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:
-    plain = {**outcome.__dict__, "accuracy": list(outcome.accuracy)}
-    return plain if outcome.diverged else {k: v for k, v in plain.items() if k != "diverged"}
+    rare = ("diverged", "shifts")
+    return {k: v for k, v in outcome.__dict__.items() if v or k not in rare}
 
 
 def _made_by(outcome: Outcome, made: int) -> Outcome:
     return Outcome(**{**outcome.__dict__, "made": made})
-
-
-def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Points and rows in the order of their first appearance, seeds rising."""
-    points = list(dict.fromkeys(o.point for o in outcomes))
-    rows = list(dict.fromkeys(o.row for o in outcomes))
-    return sorted(outcomes, key=lambda o: (points.index(o.point), rows.index(o.row), o.seed))

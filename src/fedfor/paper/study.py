@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -51,8 +51,8 @@ class Study(Section):
     table: str | None = None
     """The paper's table, by its key in tables.json."""
     metrics: tuple[str, ...] = ("best_half", "best")
-    baseline: str = "FedAvg"
-    """The row that gains are measured from."""
+    figure: Literal["curves", "sweep", "chances", "bytes"] = "curves"
+    """What its picture shows."""
     seeds: tuple[int, ...] = (0, 1, 2)
     points: list[Point] = Field(min_length=1)
     rows: list[Row] = Field(min_length=1)
@@ -88,6 +88,13 @@ class Study(Section):
             if label.lower() in (row.name.lower(), row.algorithm, row.algorithm.split(",")[0]):
                 return row
         return Row(name=label, algorithm=label)
+
+    def joined(self, other: "Study") -> "Study":
+        """With the points and rows of both."""
+        points = {p.name: p for p in (*self.points, *other.points)}
+        rows = {r.name: r for r in (*self.rows, *other.rows)}
+        update = {"points": list(points.values()), "rows": list(rows.values())}
+        return self.model_copy(update=update)
 
     def cells(self, path: Path, seeds: Sequence[int], assignments: Sequence[str]) -> list["Cell"]:
         """All runs, those of a point side by side, and of these those of a seed."""

@@ -1,6 +1,8 @@
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..tensors import Extras, Tensors, extras_nbytes, first_not_finite, nbytes
+from .compression import decode_extras
 
 
 @dataclass(frozen=True)
@@ -12,8 +14,31 @@ class Message:
     """The shared parameters of w(t-1)."""
     buffers: Tensors
     extras: Extras = field(default_factory=dict)
+    """As clients use them."""
     difference: str | None = None
     """The extra that is w(t-2) - w(t-1), if one is."""
+    encoded: Extras = field(default_factory=dict)
+    """The extras that travel in another form, as they travel: see compression.py."""
+
+    @classmethod
+    def from_wire(
+        cls,
+        round: int,  # noqa: A002
+        params: Tensors,
+        buffers: Tensors,
+        sent: Extras,
+        forms: Mapping[str, str],
+        difference: str | None = None,
+    ) -> "Message":
+        """The message that carries these extras. `forms` are the ClientOpt's `sent_as`."""
+        extras = decode_extras(sent, forms, params)
+        encoded = {extra: tensors for extra, tensors in sent.items() if extra in forms}
+        return cls(round, params, buffers, extras, difference, encoded)
+
+    @property
+    def sent(self) -> Extras:
+        """The extras as they go over the wire."""
+        return {**self.extras, **self.encoded}
 
     @property
     def model(self) -> Tensors:
@@ -22,16 +47,18 @@ class Message:
     @property
     def nbytes(self) -> int:
         """Bytes down to a client that has nothing yet: the cross-device form."""
-        return nbytes(self.model) + extras_nbytes(self.extras)
+        return nbytes(self.model) + extras_nbytes(self.sent)
 
     @property
     def silo_nbytes(self) -> int:
         """Bytes down to a client that still has w(t-2): the cross-silo form.
 
-        It gets the difference in place of the parameters, and the buffers as they are.
+        It gets all but the difference, which it takes itself: w(t-1) could be made from an exact
+        one, at the same bytes, but not from a rounded one. To go on with the very numbers that the
+        others get, it encodes and decodes its difference as the server did.
         """
-        if self.difference in self.extras:
-            return self.nbytes - nbytes(self.params)
+        if self.difference is not None and self.difference in self.sent:
+            return self.nbytes - nbytes(self.sent[self.difference])
         return self.nbytes
 
 
@@ -68,15 +95,7 @@ class Reply:
 
     def misfit(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
         """What is missing, surplus or of another shape, if something is."""
-        if self.examples <= 0:
-            return f"the number of examples is {self.examples}"
-        if self.extras.keys() != set(expected_extras):
-            return f"the extras are {sorted(self.extras)}, expected {sorted(expected_extras)}"
-        expected = {"model": message.model, **dict.fromkeys(expected_extras, message.params)}
-        for what, tensors in {"model": self.model, **self.extras}.items():
-            if mismatch := _mismatch(tensors, expected[what]):
-                return f"{what}: {mismatch}"
-        return None
+        return self.stacked().misfit(message, expected_extras)
 
 
 @dataclass(frozen=True)
@@ -105,9 +124,17 @@ class StackedReply:
             self.steps[place],
         )
 
-    def buffers(self, params: Tensors) -> Tensors:
-        """What of the model is no parameter."""
-        return {name: t for name, t in self.model.items() if name not in params}
+    def misfit(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
+        """What is missing, surplus or of another shape, if something is."""
+        if (fewest := min(self.examples)) <= 0:
+            return f"the number of examples is {fewest}"
+        if self.extras.keys() != set(expected_extras):
+            return f"the extras are {sorted(self.extras)}, expected {sorted(expected_extras)}"
+        expected = {"model": message.model, **dict.fromkeys(expected_extras, message.params)}
+        for what, tensors in {"model": self.model, **self.extras}.items():
+            if mismatch := _mismatch(tensors, expected[what]):
+                return f"{what}: {mismatch}"
+        return None
 
     def first_not_finite(self, message: Message) -> tuple[int, str] | None:
         """The first client with NaN or infinity, and where."""
@@ -121,7 +148,8 @@ def _mismatch(got: Tensors, expected: Tensors) -> str | None:
     if surplus := sorted(got.keys() - expected.keys()):
         return f"'{surplus[0]}' is not part of the model"
     for name, tensor in got.items():
-        if tensor.shape != expected[name].shape:
-            shapes = f"{tuple(tensor.shape)}, expected {tuple(expected[name].shape)}"
+        shape = tensor.shape[1:]  # behind the client axis
+        if shape != expected[name].shape:
+            shapes = f"{tuple(shape)}, expected {tuple(expected[name].shape)}"
             return f"'{name}' has shape {shapes}"
     return None

@@ -8,9 +8,12 @@ from torch import Tensor, nn
 from ..algorithms import Algorithm, ClientOpt, Cohort
 from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
-from ..errors import ConfigError
-from ..tensors import Extras, Tensors, copies
+from ..errors import ConfigError, require_choice
+from ..tensors import Extras, Tensors, all_finite, copies
+from .compression import FORMS, encode_extras
+from .elementwise import steps_elementwise
 from .message import Message, Reply, StackedReply
+from .rows import Rows, row_order
 from .sums import Sums, distances, sums, sums_and_distances
 
 
@@ -19,10 +22,18 @@ class Server:
 
     `round` counts the rounds that are done. `population` is the number of clients that there are;
     FedDyn and SCAFFOLD scale their server state by it.
+
+    `in_rows` is for simulations: all parameters are stepped at once where the method allows it,
+    and lie side by side in memory. What carries tensors elsewhere may want each in its own.
     """
 
     def __init__(
-        self, algorithm: Algorithm | ClientOpt | str, model: nn.Module, population: int
+        self,
+        algorithm: Algorithm | ClientOpt | str,
+        model: nn.Module,
+        population: int,
+        *,
+        in_rows: bool = False,
     ) -> None:
         self.algorithm = as_algorithm(algorithm)
         self.population = population
@@ -33,6 +44,9 @@ class Server:
         if not self.params:
             raise ConfigError("the model has no trainable parameter that is shared")
         client, server = self.algorithm.client, self.algorithm.server
+        for extra, form in client.sent_as.items():
+            require_choice(client.name, "sent_as", extra, client.down)
+            require_choice(client.name, f"sent_as['{extra}']", form, FORMS)
         self.client_state: Extras = {
             kept: {n: torch.zeros_like(w) for n, w in self.params.items()}
             for kept in client.server_keeps
@@ -41,6 +55,10 @@ class Server:
             kept: {n: torch.full_like(w, server.initial(kept)) for n, w in self.params.items()}
             for kept in server.keeps
         }
+        joined = in_rows and steps_elementwise(self.algorithm)
+        order = row_order(model) if joined else self.params
+        self._rows = Rows({n: self.params[n] for n in order if n in self.params}, joined)
+        self._buffer_rows = Rows(self.buffers, joined)
 
     @property
     def model(self) -> Tensors:
@@ -48,13 +66,21 @@ class Server:
         return {**self.params, **self.buffers}
 
     def message(self) -> Message:
-        """What goes down to every client of the next round. Round 1 has no extras: all are zero."""
+        """What goes down to every client of the next round. Round 1 has no extras: all are zero.
+
+        The server's own state stays exact, whatever form its extras are sent in.
+        """
         client = self.algorithm.client
         extras: Extras = {}
         if self.round:
             extras = {extra: dict(self.client_state[extra]) for extra in client.down}
-        return Message(
-            self.round + 1, dict(self.params), dict(self.buffers), extras, client.difference
+        return Message.from_wire(
+            self.round + 1,
+            dict(self.params),
+            dict(self.buffers),
+            encode_extras(extras, client.sent_as),
+            client.sent_as,
+            client.difference,
         )
 
     def aggregate(
@@ -79,35 +105,45 @@ class Server:
 
     def begin(self) -> "Aggregation":
         """For callers that get the replies one by one: `add` each, then `finish` the round."""
-        return Aggregation(self.algorithm, self.message())
+        # Replies answer the model; extras need not be encoded once more for them.
+        sent = Message(self.round + 1, dict(self.params), dict(self.buffers))
+        return Aggregation(self.algorithm, sent, self._rows, self._buffer_rows)
 
     def finish(self, replies: "Aggregation", client_lr: float) -> Tensor:
         """The step itself, as `aggregate` does it. A GPU is not waited for."""
-        mean, extras = replies.mean(), replies.sums()
+        mean, sums_of_extras = replies.mean(), replies.sums()
         disagreement = replies.disagreement(mean)
-        for name in self.params:
-            self._step(name, mean[name], extras, Cohort(replies.count, self.population), client_lr)
-        self.buffers = {name: mean[name] for name in self.buffers}
+        self._step(mean, sums_of_extras, Cohort(replies.count, self.population), client_lr)
+        self.buffers |= self._buffer_rows.split(mean)
         self.round += 1
         return disagreement
 
-    def _step(
-        self, name: str, mean: Tensor, sums: Extras, cohort: Cohort, client_lr: float
-    ) -> None:
-        """ClientOpt's server side, then the ServerOpt, on one parameter."""
+    def _step(self, mean: Tensors, sums: Extras, cohort: Cohort, client_lr: float) -> None:
+        """ClientOpt's server side, then the ServerOpt: on each parameter, or on all in a row."""
         client, server = self.algorithm.client, self.algorithm.server
-        old = self.params[name]
-        state = {extra: tensors[name] for extra, tensors in self.client_state.items()}
-        own_sums = {extra: tensors[name] for extra, tensors in sums.items()}
-        proposal, state = client.propose(old, mean, own_sums, state, cohort)
-        kept = {extra: tensors[name] for extra, tensors in self.server_state.items()}
-        new, kept = server.step(old, proposal, kept, client_lr)
-        state = client.after(old, new, state)
-        self.params[name] = new
-        for extra in self.client_state:
-            self.client_state[extra][name] = state[extra]
-        for extra in self.server_state:
-            self.server_state[extra][name] = kept[extra]
+        params = self._rows.join(self.params)
+        client_state = {extra: self._rows.join(ts) for extra, ts in self.client_state.items()}
+        server_state = {extra: self._rows.join(ts) for extra, ts in self.server_state.items()}
+        for name, old in params.items():
+            state = {extra: tensors[name] for extra, tensors in client_state.items()}
+            own_sums = {extra: tensors[name] for extra, tensors in sums.items()}
+            proposal, state = client.propose(old, mean[name], own_sums, state, cohort)
+            kept = {extra: tensors[name] for extra, tensors in server_state.items()}
+            new, kept = server.step(old, proposal, kept, client_lr)
+            state = client.after(old, new, state)
+            params[name] = new
+            for extra in client_state:
+                client_state[extra][name] = state[extra]
+            for extra in server_state:
+                server_state[extra][name] = kept[extra]
+        self.params |= self._rows.split(params)
+        for held, rows in ((self.client_state, client_state), (self.server_state, server_state)):
+            for extra in held:
+                held[extra] |= self._rows.split(rows[extra])
+
+    def is_finite(self) -> Tensor:
+        """Whether the global model is free of NaN and infinity. A GPU is not waited for."""
+        return all_finite(self._rows.join(self.params) | self._buffer_rows.join(self.buffers))
 
     def state(self) -> Extras:
         """All that a restarted server needs besides `round`."""
@@ -139,8 +175,13 @@ class Server:
 class Aggregation:
     """The replies of a round, summed as they come and not held."""
 
-    def __init__(self, algorithm: Algorithm, message: Message) -> None:
+    def __init__(
+        self, algorithm: Algorithm, message: Message, rows: Rows, buffer_rows: Rows
+    ) -> None:
         self.algorithm, self.message = algorithm, message
+        self._rows, self._buffer_rows = rows, buffer_rows
+        self._start = rows.join(message.params)
+        self._buffers = buffer_rows.join(message.buffers)
         self.count = 0
         self._total = 0
         self._sums = Sums()
@@ -149,7 +190,8 @@ class Aggregation:
     def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> Tensor:
         """Count a reply in. One that cannot be one is refused, unless the caller has `checked`.
 
-        Gives back how far each client has moved: not finite where its parameters are not.
+        Gives back whether all of it is finite, without waiting for a GPU. It may say no where only
+        a sum is not.
         """
         if isinstance(reply, Reply):
             reply = reply.stacked()
@@ -157,15 +199,19 @@ class Aggregation:
             self._require_sound(reply)
         by_examples = self.algorithm.weighting == "examples"
         weights = list(reply.examples) if by_examples else [1] * len(reply)
-        totals, lengths = sums_and_distances(self.message.params, reply.model, weights)
+        model = self._rows.join(reply.model) | self._buffer_rows.join(reply.model)
+        totals, lengths = sums_and_distances(self._start, model, weights)
+        to_check = [lengths, *(totals[n] for n, b in self._buffers.items() if b.is_floating_point())]
         self._sums.add("model", totals)
         for extra, tensors in reply.extras.items():
-            self._sums.add(extra, sums(tensors, [1] * len(reply)))
+            of_extra = sums(self._rows.join(tensors), [1] * len(reply))
+            to_check += of_extra.values()
+            self._sums.add(extra, of_extra)
         counted = lengths * torch.tensor(weights).to(lengths) if by_examples else lengths
         self._lengths += counted.sum()
         self._total += sum(weights)
         self.count += len(reply)
-        return lengths
+        return torch.isfinite(torch.stack([t.sum().to(lengths) for t in to_check])).all()
 
     def _require_sound(self, reply: StackedReply) -> None:
         for place in range(len(reply)):
@@ -177,15 +223,14 @@ class Aggregation:
     def mean(self) -> Tensors:
         if self.count == 0:
             raise ConfigError("no client replied, so the round cannot be aggregated")
-        return self._sums.over("model", self.message.model, self._total)
+        return self._sums.over("model", self._start | self._buffers, self._total)
 
     def sums(self) -> Extras:
-        params = self.message.params
-        return {extra: self._sums.over(extra, params, 1) for extra in self.algorithm.client.up}
+        up = self.algorithm.client.up
+        return {extra: self._sums.over(extra, self._start, 1) for extra in up}
 
     def disagreement(self, mean: Tensors) -> Tensor:
         """The mean length of a client's move over the length of their mean move."""
-        params = self.message.params
-        together = distances(params, {n: mean[n][None] for n in params})[0]
+        together = distances(self._start, {n: mean[n][None] for n in self._start})[0]
         ratio = self._lengths / self._total / together
         return torch.where(together == 0, torch.ones_like(ratio), ratio)

@@ -11,6 +11,9 @@ from ..tensors import Extras, Tensors, wide
 
 AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
 
+LONG = 2**16
+"""Numbers in a row from which squares are summed in float64: of so many, a CPU loses digits."""
+
 
 class Sums:
     """Running sums in float64, so that the order of clients hardly matters."""
@@ -51,14 +54,18 @@ def sums_and_distances(
 
 def distances(start: Tensors, ends: Tensors) -> Tensor:
     """How far each client of a stack has moved."""
-    moves = [
-        torch.linalg.vector_norm((ends[name] - w).flatten(1), dim=1)
-        if w.ndim
-        else (ends[name] - w).abs()
-        for name, w in start.items()
-    ]
+    moves = [_lengths(ends[name] - w) for name, w in start.items()]
     lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(wide(moves[0])), dim=0)
     return lengths
+
+
+def _lengths(moves: Tensor) -> Tensor:
+    """Of one tensor's moves, for each client."""
+    if moves.ndim == 1:
+        return moves.abs()
+    dtype = wide(moves) if moves.ndim == 2 and moves.shape[1] >= LONG else None
+    found: Tensor = torch.linalg.vector_norm(moves.flatten(1), dim=1, dtype=dtype)
+    return found
 
 
 def _weighted_sum(stacked: Tensor, weights: Sequence[float]) -> Tensor:

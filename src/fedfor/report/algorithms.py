@@ -8,20 +8,25 @@ from rich.table import Table
 
 from ..algorithms import PRESETS, Algorithm, ServerOpt, algorithm, settings
 from ..algorithms.clientopt import ClientOpt
+from ..protocol.compression import FORMS
 
 
 def cost_row(chosen: Algorithm) -> list[str]:
-    """Words for the extras, and the sizes in models: down (device, silo), up, kept."""
+    """Words for the extras, and the sizes in models: down (device, silo), up, kept.
+
+    In models of float32, and without the scales of compressed extras.
+    """
     client = chosen.client
     own = ["bn"] if chosen.sharing == "all-but-batch-norm" else []
-    down = 1 + len(client.down)
-    silo = down - 1 if client.difference else down
+    bits = {extra: FORMS[form].bits for extra, form in client.sent_as.items()}
+    sizes = {extra: bits.get(extra, 32) / 32 for extra in client.down}
+    silo = 1 + sum(size for extra, size in sizes.items() if extra != client.difference)
     return [
         "\n".join(client.down) or "-",
         "\n".join(client.up) or "-",
         "\n".join(client.keeps) or "-",
-        f"{down}",
-        f"{silo}",
+        f"{1 + sum(sizes.values()):.4g}",
+        f"{silo:.4g}",
         f"{1 + len(client.up)}",
         "+".join([*([str(len(client.keeps))] if client.keeps else []), *own]) or "0",
     ]

@@ -8,12 +8,12 @@ from ..errors import ConfigError
 from ..experiments.metrics import Spread
 from ..paper.numbers import Reported, reported
 from ..paper.results import METRICS, Results
-from ..paper.study import Study
 
-PER_CENT = ("best_half", "best", "final", "mean_over_rounds")
+PER_CENT = ("best_half", "best", "final", "mean_over_rounds", "unrecovered")
 LOWER_WINS = (
     "rounds_to_target",
     "recovery",
+    "unrecovered",
     "down_cross_device",
     "down_cross_silo",
     "up",
@@ -54,34 +54,34 @@ class TableCell:
     winner: bool = False
 
 
-def columns(study: Study, results: Results, metrics: Sequence[str]) -> list[Column]:
+def columns(results: Results, metrics: Sequence[str]) -> list[Column]:
     for metric in metrics:
         if metric not in METRICS:
             raise ConfigError(f"--metrics {metric}: it must be one of {', '.join(METRICS)}")
     return [
-        Column(point, metric, _title(study, results, point, metric))
+        Column(point, metric, _title(results, point, metric))
         for point in results.points
         for metric in metrics
         if any(metric in o.metrics for o in results.outcomes if o.point == point)
     ]
 
 
-def _title(study: Study, results: Results, point: str, metric: str) -> str:
+def _title(results: Results, point: str, metric: str) -> str:
     one = next(o for o in results.outcomes if o.point == point)
-    target = study.config.get("evaluation", {}).get("target")
+    target = results.study.config.get("evaluation", {}).get("target")
     what = {
         "best_half": f"t={one.half}",
         "best": f"t={one.rounds}",
         "final": f"at {one.rounds}",
         "mean_over_rounds": "mean",
         "rounds_to_target": f"to {100 * target:g} %" if target else "to target",
-        "recovery": "recovery",
+        "recovery": "rounds to recover",
+        "unrecovered": "not recovered, %",
     }
     return f"{point}, {what.get(metric) or UNITS[metric][0]}"
 
 
 def cells(
-    study: Study,
     results: Results,
     shown: Sequence[Column],
     against_paper: bool,
@@ -91,10 +91,7 @@ def cells(
     if gain_over is not None and gain_over not in results.rows:
         raise ConfigError(f"--gain-over {gain_over}: the rows are {', '.join(results.rows)}")
     rows = [row for row in results.rows if row != gain_over]
-    table = {
-        row: [_cell(study, results, row, c, against_paper, gain_over) for c in shown]
-        for row in rows
-    }
+    table = {row: [_cell(results, row, c, against_paper, gain_over) for c in shown] for row in rows}
     for place, column in enumerate(shown):
         means = [m for row in rows if (m := _rounded(table[row][place], column)) is not None]
         best = (min if column.metric in LOWER_WINS else max)(means, default=None)
@@ -112,7 +109,6 @@ def _rounded(cell: TableCell, column: Column) -> float | None:
 
 
 def _cell(
-    study: Study,
     results: Results,
     row: str,
     column: Column,
@@ -120,11 +116,11 @@ def _cell(
     gain_over: str | None,
 ) -> TableCell:
     ours = _ours(results, row, column)
-    paper = _papers(study, results, row, column) if against_paper else None
+    paper = _papers(results, row, column) if against_paper else None
     if gain_over is not None:
         ours = _gain(ours, _ours(results, gain_over, column))
         if paper is not None:
-            base = _papers(study, results, gain_over, column)
+            base = _papers(results, gain_over, column)
             paper = None if base is None else _gain(paper, base)
     return TableCell(ours, paper, _apart(ours, paper))
 
@@ -149,12 +145,14 @@ def _scaled(spread: Spread, metric: str) -> Value:
     return Value(scale * spread.mean, deviation)
 
 
-def _papers(study: Study, results: Results, row: str, column: Column) -> Value | None:
+def _papers(results: Results, row: str, column: Column) -> Value | None:
+    study = results.study
     name = next((r.paper for r in study.rows if r.name == row), None)
     one = next(o for o in results.outcomes if o.point == column.point)
     if study.table is None or name is None:
         return None
-    found: Reported | None = reported(study.table, name, one.epochs, column.metric)
+    up_to = one.half if column.metric == "best_half" else one.rounds
+    found: Reported | None = reported(study.table, name, one.epochs, column.metric, up_to)
     return None if found is None else Value(found.mean, found.deviation)
 
 

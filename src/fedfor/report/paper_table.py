@@ -7,14 +7,12 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..paper.results import Results
-from ..paper.study import Study
 from .paper_cells import Column, TableCell, Value, cells, columns
 
 Cells = dict[str, list[TableCell]]
 
 
 def paper_table(
-    study: Study,
     results: Results,
     against: str | None = None,
     gain_over: str | None = None,
@@ -22,11 +20,12 @@ def paper_table(
     form: str = "markdown",
 ) -> str:
     """Means over seeds with the deviation, and the paper's beside them if asked for."""
+    study = results.study
     if against is not None and study.table is None:
         raise ConfigError(f"--against paper: the paper has no table of {study.name}")
-    shown = columns(study, results, metrics or study.metrics)
-    table = cells(study, results, shown, against is not None, gain_over)
-    return FORMS[form](study, results, shown, table)
+    shown = columns(results, metrics or study.metrics)
+    table = cells(results, shown, against is not None, gain_over)
+    return FORMS[form](results, shown, table)
 
 
 def closing(results: Results, path: Path) -> str:
@@ -36,7 +35,7 @@ def closing(results: Results, path: Path) -> str:
     )
 
 
-def _markdown(study: Study, results: Results, shown: Sequence[Column], table: Cells) -> str:
+def _markdown(results: Results, shown: Sequence[Column], table: Cells) -> str:
     lines = ["| | " + " | ".join(c.title for c in shown) + " |", "|---" * (len(shown) + 1) + "|"]
     for name, row in table.items():
         ours = [
@@ -49,7 +48,7 @@ def _markdown(study: Study, results: Results, shown: Sequence[Column], table: Ce
     return "\n".join([*lines, "", *_notes(results)])
 
 
-def _latex(study: Study, results: Results, shown: Sequence[Column], table: Cells) -> str:
+def _latex(results: Results, shown: Sequence[Column], table: Cells) -> str:
     escape = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&"})
     head = " & ".join(c.title.translate(escape) for c in shown)
     lines = [r"\begin{tabular}{l" + "c" * len(shown) + "}", r"\toprule", f" & {head} \\\\"]
@@ -65,11 +64,12 @@ def _latex(study: Study, results: Results, shown: Sequence[Column], table: Cells
     return "\n".join([*lines, *(f"% {note}" for note in _notes(results))])
 
 
-def _csv(study: Study, results: Results, shown: Sequence[Column], table: Cells) -> str:
+def _csv(results: Results, shown: Sequence[Column], table: Cells) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     titles = ("mean", "deviation", "paper_mean", "paper_deviation", "difference", "joint_units")
-    writer.writerow(["row", "point", "metric", *titles, "words"])
+    writer.writerow(["row", "point", "metric", *titles, "words", "data"])
+    data = "; ".join(results.notes)
     for name, row in table.items():
         for cell, column in _with(row, shown):
             ours, paper = cell.ours, cell.paper or Value(None)
@@ -83,11 +83,11 @@ def _csv(study: Study, results: Results, shown: Sequence[Column], table: Cells) 
                 cell.apart,
             )
             printed = ["" if n is None else f"{n:.4f}" for n in numbers]
-            writer.writerow([name, column.point, column.metric, *printed, ours.words])
-    return text.getvalue()
+            writer.writerow([name, column.point, column.metric, *printed, ours.words, data])
+    return text.getvalue().rstrip("\n")
 
 
-Form = Callable[[Study, Results, Sequence[Column], Cells], str]
+Form = Callable[[Results, Sequence[Column], Cells], str]
 FORMS: dict[str, Form] = {"markdown": _markdown, "latex": _latex, "csv": _csv}
 
 

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from ...algorithms.sharing import Sharing, stays_local, trainable
+from ...protocol.rows import ALIGNED, Row, row_order
 from ...tensors import Tensors
 
 LARGE = 2**18
-
-ALIGNED = 16
-"""Matrix products are faster where every client's weights begin at a multiple of so many."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,18 @@ class Layout:
         params = trainable(model)
         self.slots: dict[str, Slot] = {}
         start = 0
-        for name in sorted(params, key=lambda n: (n in own, params[n].numel() % ALIGNED > 0)):
+        for name in row_order(model):
             shape = tuple(params[name].shape)
             self.slots[name] = Slot(start, start + prod(shape), shape)
             start += prod(shape)
         self.used = start
         self.width = start + -start % ALIGNED
-        self._without_batch_norm = sum(
-            slot.stop - slot.start for name, slot in self.slots.items() if name not in own
-        )
+        self._whole = self._block(list(self.slots))
+        self._front = self._block([name for name in self.slots if name not in own])
+        self._back = self._block([name for name in self.slots if name in own])
+
+    def _block(self, names: list[str]) -> tuple[list[str], Row]:
+        return names, Row([self.slots[name].shape for name in names])
 
     @cached_property
     def segments(self) -> list[tuple[int, int, list[str]]]:
@@ -64,28 +65,25 @@ class Layout:
         return found
 
     def shared_width(self, sharing: Sharing) -> int:
-        return self.width if sharing == "everything" else self._without_batch_norm
+        return self.width if sharing == "everything" else self._front[1].width
 
     def row(self, tensors: Tensors, like: Tensor, stop: int | None = None) -> Tensor:
         """The tensors of one client as a row of the first `stop` columns, or of all.
 
-        What is missing is zero: an extra that was not sent or not kept.
+        What is missing is zero: an extra that was not sent or not kept. Always a copy.
         """
-        parts = [
-            tensors[name].to(like).reshape(-1)
-            if name in tensors
-            else like.new_zeros(slot.stop - slot.start)
-            for name, slot in self.slots.items()
-            if stop is None or slot.stop <= stop
-        ]
-        if stop is None or stop == self.width:
-            parts.append(like.new_zeros(self.width - self.used))
-        return torch.cat(parts) if parts else like.new_zeros(0)
+        whole = stop is None or stop >= self.used
+        parts = []
+        for names, row in (self._front, self._back) if whole else (self._front,):
+            if tensors.keys().isdisjoint(names):
+                parts.append(like.new_zeros(row.width))
+            else:
+                missing = {n: like.new_zeros(self.slots[n].shape) for n in names if n not in tensors}
+                parts.append(row.join([{**missing, **tensors}[n].to(like) for n in names]))
+        filling = (self.width if stop is None else stop) - sum(len(part) for part in parts)
+        return torch.cat([*parts, like.new_zeros(filling)])
 
     def split(self, rows: Tensor) -> Tensors:
         """The parameters in a matrix of rows, or of their first columns, as views."""
-        return {
-            name: rows[:, slot.start : slot.stop].view(len(rows), *slot.shape)
-            for name, slot in self.slots.items()
-            if slot.stop <= rows.shape[1]
-        }
+        names, row = self._whole if rows.shape[1] >= self.used else self._front
+        return dict(zip(names, row.split(rows), strict=True))

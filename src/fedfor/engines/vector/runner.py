@@ -110,16 +110,7 @@ class Program:
     def _best(self, state: State, terms: Sequence[Term], batch: Batch, x: Tensor) -> Flat:
         if not self.compiled:
             return lambda *flat: self.step(state, terms, batch, x)
-        traced = self._trace(state, terms, batch, x)
-        compiled = torch.compile(traced, fullgraph=True, dynamic=False)
-        try:
-            with torch.no_grad():
-                compiled(*_flat(_clones(state), terms, batch, x))
-        except Exception as error:  # whatever a compiler may meet; the step itself is sound
-            first = str(error).strip().splitlines()[0][:200]
-            warnings.warn(f"torch.compile failed, going on without ({first})", stacklevel=2)
-            return traced
-        return compiled
+        return compiled(self._trace(state, terms, batch, x), _flat(_clones(state), terms, batch, x))
 
     def _trace(self, state: State, terms: Sequence[Term], batch: Batch, x: Tensor) -> Flat:
         """The tensor operations of the step, without the Python that led to them."""
@@ -132,10 +123,28 @@ class Program:
             of_run = [term.of(named) for term, named in zip(terms, t, strict=True)]
             self.step(state.of(s), of_run, batch.of(b), data)
 
-        traced = make_fx(run)(*flat)
-        traced.graph.eliminate_dead_code()
-        traced.recompile()
-        return traced
+        return traced(run, flat)
+
+
+def traced(run: Flat, inputs: Sequence[Tensor]) -> Flat:
+    """What it does to tensors like these, without the Python that led to it."""
+    found = make_fx(run)(*inputs)
+    found.graph.eliminate_dead_code()
+    found.recompile()
+    return found
+
+
+def compiled(run: Flat, inputs: Sequence[Tensor]) -> Flat:
+    """Compiled for tensors like these, which it may change; as it is where that fails."""
+    best = torch.compile(run, fullgraph=True, dynamic=False)
+    try:
+        with torch.no_grad():
+            best(*inputs)
+    except Exception as error:  # whatever a compiler may meet; what was to be compiled is sound
+        first = str(error).strip().splitlines()[0][:200]
+        warnings.warn(f"torch.compile failed, going on without ({first})", stacklevel=2)
+        return run
+    return best
 
 
 def _clones(state: State) -> State:

@@ -1,9 +1,10 @@
 """Local training of many clients at once, of one run or of several."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,6 +92,8 @@ class Trainer:
         self.data = Resident(device, self.model.dtype)
         self._checked = False
         self._arenas: dict[object, Arena] = {}
+        self.grades: dict[object, Callable[..., Any]] = {}
+        """Compiled programs that test models, by what they are for."""
         self._planned: _Plan | None = None
         self._numbers: Tensor | None = None
 
@@ -173,7 +176,7 @@ class Trainer:
         batch = max(longest.batches, key=len)
         x, y = self.data.batch(longest.job.samples, batch)
         self._work = self.stacking.rounds * products(self.model.model, x)
-        self.compiled = self._worth_compiling(images)
+        self.compiled = self.worth_compiling(images)
         chosen = "as asked for" if self.most_lanes else "as many as fit"
         if self.most_lanes is None and self.device.type == "cuda":
             with self.model.backend():
@@ -191,7 +194,7 @@ class Trainer:
             ", compiled" if self.compiled else "",
         )
 
-    def _worth_compiling(self, images: float) -> bool:
+    def worth_compiling(self, images: float) -> bool:
         """Whether a program that trains so many images a round earns back the time it takes."""
         if self.device.type != "cuda" or self.stacking.compile == "never":
             return False
@@ -324,7 +327,7 @@ class Trainer:
         key = (step.padded, step.alone, batch.rows.shape[1], changed, x.data_ptr())
         if key not in arena.programs:
             images = batch.rows.numel() * cohort.schedule.times(s)
-            arena.programs[key] = Program(step, self._worth_compiling(images))
+            arena.programs[key] = Program(step, self.worth_compiling(images))
         return arena.programs[key]
 
 

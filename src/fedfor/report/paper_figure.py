@@ -1,0 +1,194 @@
+"""Pictures of a study."""
+
+import re
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError
+from ..paper.numbers import reported
+from ..paper.results import Outcome, Results
+from .curves import COLOURS, STYLES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw_figure(results: Results, path: Path) -> None:
+    """The picture that the study asks for."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError("pictures need matplotlib: pip install 'fedfor[report]'") from error
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise ConfigError(f"--figure {path}: it must end in .png, .svg or .pdf")
+    panels = PANELS[results.study.figure](results)
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(1 + 3.6 * columns, 0.7 + 2.9 * lines), layout="constrained")
+    FigureCanvasAgg(figure)
+    all_axes: list[Any] = figure.subplots(lines, columns, squeeze=False).flatten().tolist()
+    for axes, draw in zip(all_axes, panels, strict=False):
+        draw(axes)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in all_axes[len(panels) :]:
+        axes.set_axis_off()
+    handles, names = all_axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle(results.study.title, x=0.01, ha="left", fontsize=11)
+    figure.savefig(path, dpi=130)
+
+
+Panel = Callable[["Axes"], None]
+
+
+def _curves(results: Results) -> list[Panel]:
+    """Accuracy by round, one panel a point; crosses are the paper's numbers."""
+
+    def panel(point: str) -> Panel:
+        def draw(axes: "Axes") -> None:
+            for place, row in enumerate(results.rows):
+                outcomes = results.of(point, row)
+                if not outcomes:
+                    continue
+                rounds, means, spreads = _mean_curve(outcomes)
+                style = _style(place)
+                axes.plot(rounds, means, lw=1.2, label=row, **style)
+                low = [m - s for m, s in zip(means, spreads, strict=True)]
+                high = [m + s for m, s in zip(means, spreads, strict=True)]
+                axes.fill_between(rounds, low, high, alpha=0.12, lw=0, color=style["color"])
+                for t, accuracy in _papers(results, row, outcomes[0]):
+                    axes.plot([t], [accuracy], "x", color=style["color"], ms=7, mew=1.8)
+            for t in {t for o in results.outcomes if o.point == point for t in o.shifts}:
+                axes.axvline(t, color="0.8", lw=0.5, zorder=0)
+            axes.set_title(point, loc="left", fontsize=10)
+            axes.set_xlabel("round")
+            axes.set_ylabel("test accuracy, %")
+
+        return draw
+
+    return [panel(point) for point in results.points]
+
+
+def _sweep(results: Results) -> list[Panel]:
+    """Accuracy against alpha, one panel a reading, one line a number of local epochs."""
+    settings = {row: _reading(results, row) for row in results.rows}
+    readings = dict.fromkeys(reading for reading, _ in filter(None, settings.values()))
+
+    def panel(reading: str) -> Panel:
+        def draw(axes: "Axes") -> None:
+            rows = sorted((s[1], row) for row, s in settings.items() if s and s[0] == reading)
+            for place, point in enumerate(results.points):
+                values = [_best(results, point, row) for _, row in rows]
+                style = _style(place)
+                axes.plot([a for a, _ in rows], values, marker="o", ms=4, label=point, **style)
+                axes.axhline(_best(results, point, "FedAvg"), lw=0.8, ls=":", color=style["color"])
+            axes.set_xscale("log")
+            axes.set_title(f"strength = {reading}", loc="left", fontsize=10)
+            axes.set_xlabel("alpha (dotted: FedAvg)")
+            axes.set_ylabel("best test accuracy, %")
+
+        return draw
+
+    return [panel(reading) for reading in readings]
+
+
+def _chances(results: Results) -> list[Panel]:
+    """Accuracy, and the state of all clients, against the chance of seeing a client again."""
+    chances = [float(point.split()[-1]) for point in results.points]
+
+    def panel(metric: str, scale: float, title: str) -> Panel:
+        def draw(axes: "Axes") -> None:
+            for place, row in enumerate(results.rows):
+                spreads = [results.spread(point, row, metric) for point in results.points]
+                means = [float("nan") if s.mean is None else scale * s.mean for s in spreads]
+                errors = [scale * (s.deviation or 0.0) for s in spreads]
+                at = range(len(chances))
+                style = _style(place)
+                axes.errorbar(at, means, errors, marker="o", ms=4, capsize=2, label=row, **style)
+            axes.set_xticks(range(len(chances)), [f"{c:g}" for c in chances])
+            axes.set_xlabel("chance of seeing a client again")
+            axes.set_ylabel(title)
+
+        return draw
+
+    return [
+        panel("best", 100, "best test accuracy, %"),
+        panel("state_bytes", 1 / 2**20, "state on clients, MiB"),
+    ]
+
+
+def _bytes(results: Results) -> list[Panel]:
+    """Accuracy against what goes down to a client in a round."""
+
+    def panel(point: str) -> Panel:
+        metric = "down_cross_silo" if "silo" in point else "down_cross_device"
+
+        def draw(axes: "Axes") -> None:
+            for place, row in enumerate(results.rows):
+                down, best = (results.spread(point, row, m) for m in (metric, "best"))
+                if down.mean is None or best.mean is None:
+                    continue
+                at, colour = down.mean / 2**20, COLOURS[place % len(COLOURS)]
+                error = 100 * (best.deviation or 0.0)
+                marker = "osD^vP*X"[place % 8]
+                axes.errorbar(
+                    [at], [100 * best.mean], [error], marker=marker, ls="", label=row, color=colour
+                )
+            axes.set_title(point, loc="left", fontsize=10)
+            axes.set_xlabel("MiB down, all rounds and clients")
+            axes.set_ylabel("best test accuracy, %")
+
+        return draw
+
+    return [panel(point) for point in results.points]
+
+
+PANELS: dict[str, Callable[[Results], list[Panel]]] = {
+    "curves": _curves,
+    "sweep": _sweep,
+    "chances": _chances,
+    "bytes": _bytes,
+}
+
+
+def _style(place: int) -> dict[str, Any]:
+    return {"color": COLOURS[place % len(COLOURS)], "ls": STYLES[place % len(STYLES)]}
+
+
+def _mean_curve(outcomes: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
+    """Rounds, mean accuracy and deviation, over the seeds that got as far."""
+    longest = max(len(o.accuracy) for o in outcomes)
+    every = max(1, round(outcomes[0].rounds / max(1, longest)))
+    at = [[o.accuracy[i] for o in outcomes if i < len(o.accuracy)] for i in range(longest)]
+    return (
+        [float(every * (i + 1)) for i in range(longest)],
+        [statistics.fmean(values) for values in at],
+        [statistics.stdev(values) if len(values) > 1 else 0.0 for values in at],
+    )
+
+
+def _papers(results: Results, row: str, one: Outcome) -> Iterator[tuple[int, float]]:
+    study = results.study
+    name = next((r.paper for r in study.rows if r.name == row), None)
+    if study.table is None or name is None:
+        return
+    for metric, t in (("best_half", one.half), ("best", one.rounds)):
+        if (found := reported(study.table, name, one.epochs, metric, t)) is not None:
+            yield t, found.mean
+
+
+def _reading(results: Results, row: str) -> tuple[str, float] | None:
+    """The strength and alpha that a row's algorithm names."""
+    algorithm = next(r.algorithm for r in results.study.rows if r.name == row)
+    strength = re.search(r"strength=(\w+)", algorithm)
+    alpha = re.search(r"alpha=([\d.e-]+)", algorithm)
+    return (strength[1], float(alpha[1])) if strength and alpha else None
+
+
+def _best(results: Results, point: str, row: str) -> float:
+    mean = results.spread(point, row, "best").mean
+    return float("nan") if mean is None else 100 * mean

@@ -1,0 +1,96 @@
+"""fedfor reproduce and fedfor table as people use them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedfor.errors import FolderError
+from fedfor.paper.reproduce import reproduce
+from fedfor.paper.study import load_study
+
+from ..conftest import Cli
+from .made import mini, results
+
+
+def test_a_study_is_run_told_and_saved(fedfor: Cli, tmp_path: Path) -> None:
+    code, out, _ = fedfor("reproduce", mini(tmp_path), "--out", "runs/mini", "-w", "1")
+    assert code == 0
+    assert "E=1, FedAvg, seed 0: best" in out
+    assert "| | E=1, t=1 | E=1, t=2 | E=2, t=1 | E=2, t=2 |" in out
+    assert "8 runs" in out
+    saved = json.loads(Path("runs/mini/results.json").read_text())
+    assert len(saved["cells"]) == 8
+    assert saved["study"]["title"] == "Mini"
+    (made,) = saved["made"]
+    assert made["command"].startswith("fedfor reproduce")
+    assert made["device"].startswith("cpu")
+    assert {"commit", "torch", "python", "numpy"} <= made.keys()
+    code, table, _ = fedfor("table", "runs/mini", "--format", "csv")
+    assert code == 0
+    assert len(table.splitlines()) == 1 + 2 * 4
+
+
+def test_it_goes_on_where_it_was_and_can_be_added_to(fedfor: Cli, tmp_path: Path) -> None:
+    path = mini(tmp_path)
+    start = ("reproduce", path, "--out", "runs/mini", "-w", "1")
+    assert fedfor(*start, "--epochs", "1", "--seeds", "1", "-a", "fedavg")[0] == 0
+    (first,) = Path("runs/mini").glob("*/*/*/summary.json")
+    before = first.stat().st_mtime_ns
+    code, out, _ = fedfor(*start)
+    assert code == 0
+    assert "8 runs" in out
+    assert first.stat().st_mtime_ns == before
+    code, out, _ = fedfor(*start, "--seeds", "5,", "-a", "fedprox,mu=0.1")  # one more row and seed
+    assert code == 0
+    assert "10 runs" in out  # all that is there
+    assert out.count("fedprox,mu=0.1, seed 5") == 2
+
+
+def test_a_folder_with_other_settings_is_refused(fedfor: Cli, tmp_path: Path) -> None:
+    path = mini(tmp_path)
+    assert fedfor("reproduce", path, "-o", "r", "--seeds", "1", "--epochs", "1")[0] == 0
+    code, _, err = fedfor("reproduce", path, "-o", "r", "--set", "training.lr=0.5")
+    assert code == 2
+    assert "was run with another 'training'" in err
+    cells = load_study(str(path)).cells(Path("r"), [0], ["rounds=9"])
+    with pytest.raises(FolderError, match="another 'rounds'"):
+        reproduce(cells, Path("r"), workers=1)
+
+
+def test_mistakes_are_told_before_anything_is_run(fedfor: Cli, tmp_path: Path) -> None:
+    path = mini(tmp_path)
+    for words, sentence in (
+        (["nothing"], "there is no study 'nothing'"),
+        ([path, "--epochs", "3"], "--epochs 3: mini has 1, 2"),
+        ([path, "--epochs", "x"], "--epochs x: write whole numbers"),
+        ([path, "-a", "fedavgg"], "did you mean 'fedavg'"),
+        ([path, "--seeds", "x"], "--seeds x"),
+        ([path, "--set", "model.name=alexnet-bn"], "alexnet-bn"),
+        ([path, "--precision", "fp7"], "precision"),
+        (["prior-shift", "--data-root", tmp_path], "fedfor data get cifar10"),
+    ):
+        code, _, err = fedfor("reproduce", *words, "--out", "runs/x")
+        assert code == 2, words
+        assert sentence in err
+        assert err.count("\n") == 1, err
+        assert not Path("runs/x").exists()
+
+
+def test_tables_of_saved_results(fedfor: Cli, tmp_path: Path) -> None:
+    results().save(tmp_path / "made.json")
+    code, out, _ = fedfor("table", "made.json", "--against", "paper", "--gain-over", "FedAvg")
+    assert code == 0
+    assert "difference, deviations" in out
+    code, _, _ = fedfor("table", "made.json", "--figure", "made.png")
+    assert code == 0
+    assert Path("made.png").is_file()
+    for words, sentence in (
+        (["none.json"], "there are no results in none.json"),
+        (["made.json", "--format", "word"], "--format word: it must be one of"),
+        (["made.json", "--against", "me"], "--against me"),
+        (["made.json", "--metrics", "x"], "--metrics x"),
+    ):
+        code, _, err = fedfor("table", *words)
+        assert code == 2
+        assert sentence in err

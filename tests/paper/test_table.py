@@ -1,0 +1,127 @@
+import csv
+import io
+import math
+from pathlib import Path
+
+import pytest
+
+from fedfor.errors import ConfigError
+from fedfor.paper.results import Results
+from fedfor.report.paper_figure import PANELS, draw_figure
+from fedfor.report.paper_table import paper_table
+
+from .made import results
+
+
+def lines(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|") and not line.startswith("|---")
+    ]
+
+
+def test_means_deviations_winners_and_words() -> None:
+    head, fedavg, fedavgm, fedfor = lines(paper_table(results(), metrics=["best"]))
+    assert head == ["", "E=1, t=200", "E=8, t=100"]
+    assert fedavg == ["FedAvg", "42.0 (2.0)", "60.0 (0.0)"]
+    assert fedavgm == ["FedAvgM", "41.0 (0.0)", "1 of 3 diverged"]
+    assert fedfor == ["FedFOR", "**47.0 (2.0)**", "**71.0 (1.0)**"]
+
+
+def test_against_the_paper_in_units_of_the_joint_deviation() -> None:
+    text = paper_table(results(), against="paper", metrics=["best"])
+    rows = {row[0]: row[1:] for row in lines(text)}
+    assert [row[0] for row in lines(text)].count("*paper*") == 2  # it has no FedAvgM
+    # FedFOR, the last one: the paper has 48.06 (0.82) and 70.93 (0.94).
+    assert rows["*paper*"] == ["48.1 (0.8)", "70.9 (0.9)"]
+    first = (47.0 - 48.06) / math.sqrt(2.0**2 + 0.82**2)
+    second = (71.0 - 70.93) / math.sqrt(1.0**2 + 0.94**2)
+    assert (
+        rows["*difference, deviations*"] == [f"{first:+.1f}", f"{second:+.1f}"] == ["-0.5", "+0.1"]
+    )
+
+
+def test_gains_over_a_row() -> None:
+    text = paper_table(results(), against="paper", gain_over="FedAvg", metrics=["best"])
+    rows = lines(text)
+    assert [row[0] for row in rows[1:]] == [
+        "FedAvgM",
+        "FedFOR",
+        "*paper*",
+        "*difference, deviations*",
+    ]
+    # Ours 47 - 42 = 5, sqrt(4 + 4) = 2.8; the paper's 48.06 - 45.97 = 2.09, sqrt(.82^2 + .79^2).
+    assert rows[2][1] == "**5.0 (2.8)**"
+    assert rows[3][1] == "2.1 (1.1)"
+    apart = (5 - 2.09) / math.sqrt(8 + 0.82**2 + 0.79**2)
+    assert rows[4][1] == f"{apart:+.1f}" == "+1.0"
+    assert rows[1][2] == "1 of 3 diverged"
+
+
+def test_rounds_to_a_target_that_some_seeds_never_reach() -> None:
+    text = paper_table(results(), metrics=["rounds_to_target", "state_bytes"])
+    rows = {row[0]: row[1:] for row in lines(text)}
+    assert rows[""] == ["E=1, to 50 %", "E=1, MiB kept", "E=8, to 50 %", "E=8, MiB kept"]
+    assert rows["FedAvg"] == ["3 of 3 never", "**2.0 (1.0)**", "**11.0 (1.0)**", "**2.0 (1.0)**"]
+
+
+def test_notes_stand_below_every_form() -> None:
+    for form in ("markdown", "latex"):
+        text = paper_table(results(), form=form)
+        assert "svhn: 1,083 of 73,257 training images" in text
+        assert "seeds 0, 1, 2" in text
+        assert "a GPU" in text
+
+
+def test_csv_has_all_of_it() -> None:
+    text = paper_table(results(), against="paper", metrics=["best"], form="csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 6
+    fedfor = next(r for r in rows if r["row"] == "FedFOR" and r["point"] == "E=1")
+    assert (fedfor["mean"], fedfor["paper_mean"], fedfor["difference"]) == (
+        "47.0000",
+        "48.0600",
+        "-1.0600",
+    )
+    assert fedfor["data"] == "svhn: 1,083 of 73,257 training images"
+    diverged = next(r for r in rows if r["row"] == "FedAvgM" and r["point"] == "E=8")
+    assert (diverged["mean"], diverged["words"]) == ("", "1 of 3 diverged")
+
+
+def test_latex_is_escaped_and_whole() -> None:
+    text = paper_table(results(), metrics=["rounds_to_target"], form="latex")
+    assert r"E=1, to 50 \%" in text
+    assert text.count(r"\\") == 4
+    assert text.startswith(r"\begin{tabular}{lcc}")
+    assert r"\end{tabular}" in text
+
+
+def test_mistakes() -> None:
+    with pytest.raises(ConfigError, match=r"--metrics beast: it must be one of best_half"):
+        paper_table(results(), metrics=["beast"])
+    with pytest.raises(ConfigError, match=r"--gain-over Fed: the rows are FedAvg"):
+        paper_table(results(), gain_over="Fed")
+    made = results()
+    without = Results(made.study.model_copy(update={"table": None}), outcomes=made.outcomes)
+    with pytest.raises(ConfigError, match="the paper has no table of made"):
+        paper_table(without, against="paper")
+
+
+@pytest.mark.parametrize("figure", PANELS)
+def test_every_kind_of_picture_can_be_drawn(figure: str, tmp_path: Path) -> None:
+    made = results()
+    rename = {"E=1": "chance 1", "E=8": "chance 0.5"} if figure == "chances" else {}
+    made.study = made.study.model_copy(update={"figure": figure})
+    for outcome in made.outcomes:
+        object.__setattr__(outcome, "point", rename.get(outcome.point, outcome.point))
+    rows = [
+        row.model_copy(update={"algorithm": f"fedfor,strength=step,alpha={i}"})
+        for i, row in enumerate(made.study.rows)
+    ]
+    if figure == "sweep":
+        made.study = made.study.model_copy(update={"rows": rows})
+    draw_figure(made, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    with pytest.raises(ConfigError, match=r"must end in \.png"):
+        draw_figure(made, tmp_path / "figure.gif")
