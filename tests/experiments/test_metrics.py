@@ -1,9 +1,11 @@
 import pytest
 
 from fedfor.experiments.metrics import (
+    Recovery,
     Spread,
     best_accuracy,
     mean_accuracy,
+    recoveries,
     rounds_to,
     summarise,
 )
@@ -52,3 +54,43 @@ def test_a_seed_that_never_got_there_is_not_averaged_away() -> None:
     spread = Spread((10.0, None, 20.0))
     assert (spread.mean, spread.deviation) == (None, None)
     assert spread.reached == [10.0, 20.0]
+
+
+def shifted(accuracies: list[float], at: tuple[int, ...]) -> list[dict[str, object]]:
+    return [
+        {"round": t, "accuracy": a, **({"shift": {}} if t in at else {})}
+        for t, a in enumerate(accuracies, 1)
+    ]
+
+
+def test_recovery_after_each_shift() -> None:
+    #               1    2    3    4    5     6    7    8
+    accuracies = [0.5, 0.8, 0.6, 0.7, 0.76, 0.8, 0.4, 0.5]
+    found = recoveries(shifted(accuracies, (3, 7)))
+    # From 0.8, 95 % is 0.76: reached in round 5, the third under the new concept. The second
+    # shift is never made good: two rounds are left.
+    assert found == [Recovery(3, 3, True), Recovery(7, 2, False)]
+
+
+def test_recovery_ends_at_the_next_shift() -> None:
+    found = recoveries(shifted([0.8, 0.1, 0.2, 0.79, 0.79], (2, 4)))
+    # In round 4 the accuracy is back, but under another concept: what counts is its own fall,
+    # from 0.2 in round 3.
+    assert found == [Recovery(2, 2, False), Recovery(4, 1, True)]
+
+
+def test_no_recovery_without_a_round_before_or_without_a_shift() -> None:
+    assert recoveries(shifted([0.5, 0.6], (1,))) == []
+    assert recoveries(shifted([0.5, 0.6], ())) == []
+    unknown = [{"round": 1}, {"round": 2, "shift": {}}, {"round": 3, "accuracy": 0.5}]
+    assert recoveries(unknown) == []
+
+
+def test_the_summary_tells_recovery_only_of_shifts() -> None:
+    full = {"down_cross_device": 0, "down_cross_silo": 0, "up": 0, "state_bytes": 0,
+            "clients_with_state": 0}  # fmt: skip
+    records = [r | full for r in shifted([0.5, 0.8, 0.6, 0.7, 0.76, 0.8, 0.4, 0.5], (3, 7))]
+    summary = summarise(records, 8, 4, None)
+    assert summary["recovery"] == pytest.approx(2.5)
+    assert summary["unrecovered"] == pytest.approx(0.5)
+    assert "recovery" not in summarise([r | full for r in shifted([0.5], ())], 1, 1, None)

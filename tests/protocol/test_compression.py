@@ -105,6 +105,13 @@ def test_shapes_and_types_come_back(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_short_types_are_reckoned_in_float32(form: str) -> None:
+    short = {"w": torch.randn(100, generator=torch.Generator().manual_seed(0)).bfloat16()}
+    ours, theirs = encode(form, short), encode(form, {"w": short["w"].float()})
+    assert all(torch.equal(ours[part], theirs[part]) for part in theirs)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_zero_comes_back_as_zero(form: str) -> None:
     tensors = {"zero": torch.zeros(5), "other": torch.tensor([3.0])}
     back = there_and_back(form, tensors)

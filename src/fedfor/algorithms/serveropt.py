@@ -10,7 +10,8 @@ from .clientopt import Named, Scalar
 class ServerOpt:
     """How the global model moves from `w` towards what the clients propose.
 
-    One parameter at a time, elementwise. Buffers (batch-norm statistics) are always averaged.
+    One parameter at a time; if it is elementwise, a simulation may give it all of them, laid end
+    to end as one. Buffers (batch-norm statistics) are always averaged.
     """
 
     name: ClassVar[str]

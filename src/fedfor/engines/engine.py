@@ -70,8 +70,15 @@ class Score:
     loss: float
 
 
-EVALUATION_BATCH = 1024
-"""Test samples in one forward, with every engine: a model or a loss might depend on it."""
+MOST_TESTED = 1024
+MOST_NUMBERS = 2**26
+"""In one forward of a test: samples, and numbers in them."""
+
+
+def evaluation_batch(samples: Samples) -> int:
+    """Test samples in one forward, with every engine: a model or a loss might depend on it."""
+    most = max(1, min(MOST_TESTED, MOST_NUMBERS // max(1, samples.data.x[0].numel())))
+    return -(-len(samples) // -(-len(samples) // most))  # about equally many each time
 
 
 class Engine(Protocol):

@@ -16,7 +16,7 @@ from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
 from ..randomness import generator, torch_seeded
 from ..tensors import Tensors
 from .batches import plan_batches
-from .engine import EVALUATION_BATCH, Ahead, Exam, Job, Result, Score, single_sample
+from .engine import Ahead, Exam, Job, Result, Score, evaluation_batch, single_sample
 from .fisher import Loss, fisher_diagonal
 from .training import Training
 
@@ -90,8 +90,9 @@ class SerialEngine:
         self.model.eval()
         correct, loss = 0, 0.0
         with torch.no_grad():
-            for start in range(0, len(samples), EVALUATION_BATCH):
-                x, y = self._to_device(samples.batch(slice(start, start + EVALUATION_BATCH)))
+            batch = evaluation_batch(samples)
+            for start in range(0, len(samples), batch):
+                x, y = self._to_device(samples.batch(slice(start, start + batch)))
                 outputs = self.model(x)
                 loss += float(self.loss(outputs, y)) * len(y)
                 correct += int((outputs.argmax(dim=1) == y).sum())

@@ -13,7 +13,6 @@ from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..engines.engine import Ahead
-from ..engines.vector import VectorEngine
 from ..errors import ConfigError, DivergedError
 from ..protocol import Aggregation, Message, Server
 from ..tensors import first_not_finite
@@ -41,8 +40,8 @@ class Simulation:
     ) -> None:
         self.population, self.algorithm, self.training = population, algorithm, training
         self.engine, self.cohort, self.seed = engine, cohort, seed
-        together = isinstance(engine, VectorEngine)  # its replies lie in rows already
-        self.server = Server(algorithm, model, population.size, in_rows=together)
+        in_rows = engine.name == "vector"  # whose replies are rows already
+        self.server = Server(algorithm, model, population.size, in_rows=in_rows)
         self.store: Store = MemoryStore() if store is None else store
         self._ahead: tuple[int, list[Job]] | None = None
         for client in self._clients(1):  # refuse an impossible cohort or empty clients now
@@ -96,7 +95,7 @@ class Simulation:
         """The server's step. The one time in a round that a GPU is waited for."""
         before, t = self.server.snapshot(), self.server.round + 1
         disagreement = self.server.finish(replies, self.training.lr_in(t))
-        loss, finite = torch.stack(losses).sum(), self.server.is_finite()
+        loss, finite = torch.stack(losses).sum(), self.server.seems_finite()
         numbers = _read([disagreement, loss, finite, *(sound for _, sound in unchecked)])
         try:
             for (result, _), is_sound in zip(unchecked, numbers[3:], strict=True):

@@ -10,7 +10,7 @@ from ..experiments.folder import locked
 from ..experiments.run import CHANGEABLE
 from .study import Cell
 
-LANES = 96
+LANES = 128
 """Clients that are trained together, about: enough to keep a GPU busy, few enough that little is
 lost when it is taken away."""
 

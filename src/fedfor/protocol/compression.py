@@ -31,7 +31,9 @@ class Form(Protocol):
 
     def encode(self, flat: Tensor, sizes: Sizes) -> Tensors: ...
 
-    def decode(self, encoded: Tensors, sizes: Sizes) -> Tensor: ...
+    def decode(self, encoded: Tensors, sizes: Sizes) -> Tensor:
+        """In float32."""
+        ...
 
 
 class Float16:
@@ -46,7 +48,7 @@ class Float16:
         return {"values": flat.to(torch.float16)}
 
     def decode(self, encoded: Tensors, sizes: Sizes) -> Tensor:
-        return encoded["values"]
+        return encoded["values"].float()
 
 
 class Int8:

@@ -23,7 +23,7 @@ def steps_elementwise(algorithm: Algorithm) -> bool:
         client, server = copy.deepcopy(algorithm.client), copy.deepcopy(algorithm.server)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             return all(_is_elementwise(client, server, scale) for scale in SCALES)
-    except Exception:  # it is the user's own code that runs here; if it is wrong, its turn will come
+    except Exception:  # it is the user's own code that runs here; what is wrong will show
         return False
 
 

@@ -95,7 +95,9 @@ class Reply:
 
     def misfit(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
         """What is missing, surplus or of another shape, if something is."""
-        return self.stacked().misfit(message, expected_extras)
+        if self.examples <= 0:
+            return f"the number of examples is {self.examples}"
+        return _misfit(self.model, self.extras, message, expected_extras)
 
 
 @dataclass(frozen=True)
@@ -125,16 +127,10 @@ class StackedReply:
         )
 
     def misfit(self, message: Message, expected_extras: tuple[str, ...]) -> str | None:
-        """What is missing, surplus or of another shape, if something is."""
+        """What is missing, surplus or of another shape, if something is: in all of them alike."""
         if (fewest := min(self.examples)) <= 0:
             return f"the number of examples is {fewest}"
-        if self.extras.keys() != set(expected_extras):
-            return f"the extras are {sorted(self.extras)}, expected {sorted(expected_extras)}"
-        expected = {"model": message.model, **dict.fromkeys(expected_extras, message.params)}
-        for what, tensors in {"model": self.model, **self.extras}.items():
-            if mismatch := _mismatch(tensors, expected[what]):
-                return f"{what}: {mismatch}"
-        return None
+        return _misfit(self.model, self.extras, message, expected_extras, leading=1)
 
     def first_not_finite(self, message: Message) -> tuple[int, str] | None:
         """The first client with NaN or infinity, and where."""
@@ -142,13 +138,30 @@ class StackedReply:
         return next(((place, where) for place, where in each if where is not None), None)
 
 
-def _mismatch(got: Tensors, expected: Tensors) -> str | None:
+def _misfit(
+    model: Tensors,
+    extras: Extras,
+    message: Message,
+    expected_extras: tuple[str, ...],
+    leading: int = 0,
+) -> str | None:
+    """What is wrong with the tensors of a reply, or of a stack of them."""
+    if extras.keys() != set(expected_extras):
+        return f"the extras are {sorted(extras)}, expected {sorted(expected_extras)}"
+    expected = {"model": message.model, **dict.fromkeys(expected_extras, message.params)}
+    for what, tensors in {"model": model, **extras}.items():
+        if mismatch := _mismatch(tensors, expected[what], leading):
+            return f"{what}: {mismatch}"
+    return None
+
+
+def _mismatch(got: Tensors, expected: Tensors, leading: int) -> str | None:
     if missing := sorted(expected.keys() - got.keys()):
         return f"'{missing[0]}' is missing"
     if surplus := sorted(got.keys() - expected.keys()):
         return f"'{surplus[0]}' is not part of the model"
     for name, tensor in got.items():
-        shape = tensor.shape[1:]  # behind the client axis
+        shape = tensor.shape[leading:]
         if shape != expected[name].shape:
             shapes = f"{tuple(shape)}, expected {tuple(expected[name].shape)}"
             return f"'{name}' has shape {shapes}"

@@ -52,7 +52,7 @@ class Row:
         if self._only_numbers and row.shape[-1] == self.width:
             return list(row.unbind(-1))
         sizes = [*self.sizes, row.shape[-1] - self.width]
-        parts = zip(self.shapes, row.split(sizes, dim=-1), strict=False)
+        parts = zip(self.shapes, row.split_with_sizes(sizes, dim=-1), strict=False)
         front = row.shape[:-1]
         return [part if len(shape) == 1 else part.view((*front, *shape)) for shape, part in parts]
 

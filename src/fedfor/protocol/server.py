@@ -9,7 +9,7 @@ from ..algorithms import Algorithm, ClientOpt, Cohort
 from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError, require_choice
-from ..tensors import Extras, Tensors, all_finite, copies
+from ..tensors import Extras, Tensors, copies, seem_finite
 from .compression import FORMS, encode_extras
 from .elementwise import steps_elementwise
 from .message import Message, Reply, StackedReply
@@ -141,9 +141,11 @@ class Server:
             for extra in held:
                 held[extra] |= self._rows.split(rows[extra])
 
-    def is_finite(self) -> Tensor:
-        """Whether the global model is free of NaN and infinity. A GPU is not waited for."""
-        return all_finite(self._rows.join(self.params) | self._buffer_rows.join(self.buffers))
+    def seems_finite(self) -> Tensor:
+        """Whether the global model is free of NaN and infinity, without waiting for a GPU. It may
+        say no where only a sum is not finite."""
+        model = self._rows.join(self.params) | self._buffer_rows.join(self.buffers)
+        return seem_finite([t for t in model.values() if t.is_floating_point()])
 
     def state(self) -> Extras:
         """All that a restarted server needs besides `round`."""
@@ -190,8 +192,8 @@ class Aggregation:
     def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> Tensor:
         """Count a reply in. One that cannot be one is refused, unless the caller has `checked`.
 
-        Gives back whether all of it is finite, without waiting for a GPU. It may say no where only
-        a sum is not.
+        Gives back whether it is free of NaN and infinity, without waiting for a GPU. It may say no
+        where only a sum is not finite.
         """
         if isinstance(reply, Reply):
             reply = reply.stacked()
@@ -201,7 +203,10 @@ class Aggregation:
         weights = list(reply.examples) if by_examples else [1] * len(reply)
         model = self._rows.join(reply.model) | self._buffer_rows.join(reply.model)
         totals, lengths = sums_and_distances(self._start, model, weights)
-        to_check = [lengths, *(totals[n] for n, b in self._buffers.items() if b.is_floating_point())]
+        to_check = [
+            lengths,
+            *(totals[n] for n, b in self._buffers.items() if b.is_floating_point()),
+        ]
         self._sums.add("model", totals)
         for extra, tensors in reply.extras.items():
             of_extra = sums(self._rows.join(tensors), [1] * len(reply))
@@ -211,7 +216,7 @@ class Aggregation:
         self._lengths += counted.sum()
         self._total += sum(weights)
         self.count += len(reply)
-        return torch.isfinite(torch.stack([t.sum().to(lengths) for t in to_check])).all()
+        return seem_finite(to_check)
 
     def _require_sound(self, reply: StackedReply) -> None:
         for place in range(len(reply)):

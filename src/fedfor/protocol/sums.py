@@ -11,8 +11,9 @@ from ..tensors import Extras, Tensors, wide
 
 AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
 
-LONG = 2**16
-"""Numbers in a row from which squares are summed in float64: of so many, a CPU loses digits."""
+BLOCK = 2**17
+"""Columns that a CPU works on at once: of more it would leave its cache, and lose digits of their
+squares in float32."""
 
 
 class Sums:
@@ -54,21 +55,30 @@ def sums_and_distances(
 
 def distances(start: Tensors, ends: Tensors) -> Tensor:
     """How far each client of a stack has moved."""
-    moves = [_lengths(ends[name] - w) for name, w in start.items()]
+    moves = [
+        torch.linalg.vector_norm((end - begin).flatten(1), dim=1)
+        if begin.ndim
+        else (end - begin).abs()
+        for name, w in start.items()
+        for begin, end in zip(_blocks(w), _blocks(ends[name], leading=1), strict=True)
+    ]
     lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(wide(moves[0])), dim=0)
     return lengths
 
 
-def _lengths(moves: Tensor) -> Tensor:
-    """Of one tensor's moves, for each client."""
-    if moves.ndim == 1:
-        return moves.abs()
-    dtype = wide(moves) if moves.ndim == 2 and moves.shape[1] >= LONG else None
-    found: Tensor = torch.linalg.vector_norm(moves.flatten(1), dim=1, dtype=dtype)
-    return found
+def _blocks(tensor: Tensor, leading: int = 0) -> Sequence[Tensor]:
+    """A row, or one for each client, in parts for a CPU; anything else as it is."""
+    is_row = tensor.ndim == leading + 1
+    if tensor.device.type != "cpu" or not is_row or tensor.shape[-1] <= BLOCK:
+        return (tensor,)
+    blocks: Sequence[Tensor] = tensor.split(BLOCK, dim=-1)  # type: ignore[no-untyped-call]
+    return blocks
 
 
 def _weighted_sum(stacked: Tensor, weights: Sequence[float]) -> Tensor:
+    blocks = _blocks(stacked, leading=1)
+    if len(blocks) > 1:
+        return torch.cat([_weighted_sum(block, weights) for block in blocks])
     dtype = wide(stacked)
     if all(weight == 1 for weight in weights):
         return stacked.sum(dim=0, dtype=dtype)

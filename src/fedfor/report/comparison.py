@@ -47,6 +47,9 @@ def write_report(comparison: Comparison, console: Console) -> None:
     if by_domain:
         console.print(terminal(results, by_domain, "accuracy by domain after the last round"))
         text += "\n" + markdown(results, by_domain)
+    if notes := data_notes(results):
+        console.print("\n".join(notes), soft_wrap=True, highlight=False, markup=False)
+        text += "\n" + "\n\n".join(notes) + "\n"
     write_atomically(comparison.path / "table.md", text.encode())
     write_json(comparison.path / "comparison.json", as_json(comparison, results))
     can_draw = find_spec("matplotlib") is not None
@@ -66,6 +69,12 @@ def _closing(path: Path, drawn: bool) -> str:
         f"Table in {files}, {picture}. Next: {command} compare covariate-shift -a fedbn "
         "-a fedfor+fedbn, or your own data: docs/data.md"
     )
+
+
+def data_notes(results: list[AlgorithmResult]) -> list[str]:
+    """What must be said of the data below a table."""
+    told = dict.fromkeys(n for r in results for s in r.summaries for n in s.get("notes", ()))
+    return [f"Data: {note}." for note in told]
 
 
 def as_json(comparison: Comparison, results: list[AlgorithmResult]) -> dict[str, Any]:

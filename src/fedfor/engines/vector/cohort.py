@@ -17,6 +17,7 @@ from ...protocol.local import OWN_LAYERS, require_declared
 from ...tensors import Extras, Tensors
 from ..augment import Augmentation
 from ..engine import StackedResult
+from .compiling import Compiler
 from .fisher import stacked_fisher
 from .lanes import Chunk, Lane, Schedule
 from .model import StackedModel
@@ -66,34 +67,34 @@ class Part:
             like.new_tensor(seen),
         )
 
-    def fill(self, state: State) -> None:
+    def fill(self, weights: Tensor) -> None:
         """Where each client starts: the global model, and its own layers if it has some."""
-        message = self.task.message
-        state.weights[:, : self.width] = self.term.start
-        for name, buffer in state.buffers.items():
-            if name not in self.own:
-                buffer.copy_(message.buffers[name].to(buffer.device).expand_as(buffer))
-        if not self.own:
-            return
-        row, own = self.model.layout.row, self._own_layers()
-        rows = [row(tensors, self.model.like)[self.width :] for tensors in own]
-        state.weights[:, self.width :] = torch.stack(rows)
-        for name in state.buffers.keys() & self.own:
-            state.buffers[name].copy_(torch.stack([o[name].to(self.model.device) for o in own]))
+        weights[:, : self.width] = self.term.start
+        if self.own:
+            row, own = self.model.layout.row, self._own_layers()
+            rows = [row(tensors, self.model.like)[self.width :] for tensors in own]
+            weights[:, self.width :] = torch.stack(rows)
+
+    def starts_of(self, buffer: str) -> list[Tensor]:
+        """Where a buffer starts: the same for all clients, or one for each if it is their own."""
+        if buffer in self.own:
+            return [layers[buffer] for layers in self._own_layers()]
+        return [self.task.message.buffers[buffer]]
 
     def _own_layers(self) -> list[Tensors]:
         initial = self.task.initial_own
         return [k.extras.get(OWN_LAYERS, initial) if k else initial for k in self._kept]
 
     @torch.no_grad()
-    def result(self, state: State, data: Resident) -> StackedResult:
+    def result(self, state: State, data: Resident, compiler: Compiler) -> StackedResult:
         """What the clients send and keep, once all are done."""
         client, term = self.task.algorithm.client, self.term
         w, count = state.weights, len(self.lanes)
         extras = dict(term.extras)
         if client.needs_fisher:
             samples = [lane.job.samples for lane in self.lanes]
-            extras["fisher"] = stacked_fisher(self.model, state, samples, data)[:, : self.width]
+            fisher = stacked_fisher(self.model, state, samples, data, compiler)
+            extras["fisher"] = fisher[:, : self.width]
         outcome = client.finish(w[:, : self.width], term.start, extras, term.local)
         require_declared(client, outcome)
 
@@ -119,13 +120,11 @@ class Part:
         split = self.model.layout.split
         extras: Extras = {extra: {} for extra in self.task.algorithm.client.keeps}
         for extra, of_all in rows.items():
-            of_one = split(of_all[i : i + 1].clone())
-            extras[extra] = {name: t[0] for name, t in of_one.items()}
+            extras[extra] = split(of_all[i].clone())
         if self.own:
-            trained = split(state.weights[i : i + 1].clone())
             held = {name: b[i].clone() for name, b in state.buffers.items()}
             everything: Tensors = dict(self.model.model.named_parameters())  # some may be frozen
-            everything |= {name: t[0] for name, t in trained.items()} | held
+            everything |= split(state.weights[i].clone()) | held
             extras[OWN_LAYERS] = {n: t.detach() for n, t in everything.items() if n in self.own}
         return Kept(self.task.message.round, extras)
 
@@ -152,7 +151,8 @@ class Cohort:
         if state is None:
             state = self._empty()
         for part, (a, b) in zip(self.parts, self.ranges, strict=True):
-            part.fill(state.of({name: t[a:b] for name, t in state.tensors().items()}))
+            part.fill(state.weights[a:b])
+        self._fill_buffers(state.buffers)
         for tensor in (state.loss, state.momentum, state.gradients):
             if tensor is not None:
                 tensor.zero_()
@@ -172,6 +172,27 @@ class Cohort:
             torch.empty_like(weights) if momentum else None,
             torch.empty_like(weights) if others else None,
         )
+
+    def _fill_buffers(self, buffers: Tensors) -> None:
+        """Each for all runs at once: there are many of both, and every buffer is small."""
+        places: dict[tuple[int, ...], Tensor] = {}
+        for name, buffer in buffers.items():
+            starts = [part.starts_of(name) for part in self.parts]
+            counts = tuple(len(of_part) for of_part in starts)
+            if counts not in places:
+                at = self._places_of_starts(counts)
+                places[counts] = at.to(buffer.device, non_blocking=True)
+            sources = torch.stack([t.to(buffer) for of_part in starts for t in of_part])
+            torch.index_select(sources, 0, places[counts], out=buffer)
+
+    def _places_of_starts(self, counts: Sequence[int]) -> Tensor:
+        """Which start each client has, where each part has so many: one for all, or one each."""
+        firsts = np.cumsum([0, *counts[:-1]])
+        of_parts = [
+            first + np.arange(len(part.lanes)) * (count > 1)
+            for part, first, count in zip(self.parts, firsts, counts, strict=True)
+        ]
+        return torch.from_numpy(np.concatenate(of_parts))
 
     def _make_optimizers(self) -> list[Optimizer | None]:
         return [
@@ -267,13 +288,14 @@ class Cohort:
         for name, whole in self._whole.tensors().items():
             whole[at] = self.state.tensors()[name]
 
-    def results(self, data: Resident) -> list[tuple[int, StackedResult]]:
+    def results(self, data: Resident, compiler: Compiler) -> list[tuple[int, StackedResult]]:
         if self.state is not self._whole:
             self._write_back()
-        results, start = [], 0
-        for part in self.parts:
-            stop = start + len(part.lanes)
-            of_part = {n: t[start:stop] for n, t in self._whole.tensors().items()}
-            results.append((part.place, part.result(self._whole.of(of_part), data)))
-            start = stop
+        counts = [len(part.lanes) for part in self.parts]
+        of_parts = {name: t.split_with_sizes(counts) for name, t in self._whole.tensors().items()}
+        results = []
+        for i, part in enumerate(self.parts):
+            state = self._whole.of({name: ts[i] for name, ts in of_parts.items()})
+            if not part.task.stand_in:
+                results.append((part.place, part.result(state, data, compiler)))
         return results

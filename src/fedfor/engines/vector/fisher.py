@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data import Samples
+from .compiling import Compiler, Flat
 from .model import StackedModel
 from .noise import Recorded
 from .resident import Resident
@@ -18,7 +19,11 @@ AT_ONCE = {"cpu": 2**25, "cuda": 2**28}
 
 
 def stacked_fisher(
-    model: StackedModel, state: State, samples: Sequence[Samples], data: Resident
+    model: StackedModel,
+    state: State,
+    samples: Sequence[Samples],
+    data: Resident,
+    compiler: Compiler,
 ) -> Tensor:
     """For each client, the mean square of its samples' gradients, as a row.
 
@@ -26,32 +31,50 @@ def stacked_fisher(
     """
     sums = torch.zeros_like(state.weights)
     most = AT_ONCE.get(sums.device.type, AT_ONCE["cpu"])
-    chunk = max(1, most // max(1, sums.shape[1]))
     sizes = [len(of_client) for of_client in samples]
-    clients = np.repeat(np.arange(len(samples)), sizes)
-    positions = np.concatenate([np.arange(size) for size in sizes])
-    for start in range(0, len(clients), chunk):
-        some = clients[start : start + chunk]
-        x, y = _batches(samples, some, positions[start : start + chunk], data)
-        at = torch.from_numpy(some).to(sums.device)
-        runs = [(int(k), *map(int, np.searchsorted(some, (k, k + 1)))) for k in np.unique(some)]
-        gradients, _, _ = model.gradients(
-            state.weights[at],
-            {name: b[at] for name, b in state.buffers.items()},
-            x[:, None],
-            y[:, None],
-            None,
-            Recorded(),
-            train=False,
-        )
-        for name, slot in model.layout.slots.items():
-            square = gradients[name].reshape(len(some), -1).square_()
-            for client, first, last in runs:  # added up in the same order every time
-                sums[client, slot.start : slot.stop] += square[first:last].sum(0)
+    total = sum(sizes)
+    chunks = -(-total * max(1, sums.shape[1]) // most)
+    chunk = -(-total // min(total, chunks))
+    # Filled up, so that one program serves all chunks.
+    fill = -total % chunk
+    clients = np.concatenate(
+        [np.repeat(np.arange(len(samples)), sizes), np.full(fill, len(samples) - 1)]
+    )
+    positions = np.concatenate([*(np.arange(size) for size in sizes), np.zeros(fill, np.int64)])
+    counts = np.arange(total + fill) < total
+    run = _squares(model, tuple(state.buffers))
+    for start in range(0, total, chunk):
+        who = clients[start : start + chunk]
+        x, y = _batch(samples, who, positions[start : start + chunk], data)
+        at = torch.from_numpy(who).to(sums.device)
+        counted = torch.from_numpy(counts[start : start + chunk]).to(sums.device)
+        inputs = [state.weights, at, counted, x[:, None], y[:, None], *state.buffers.values()]
+        kind = "fisher", x.shape
+        sums += compiler.best(kind, len(samples), run, inputs, total)(*inputs)
     return sums / torch.tensor(sizes).to(sums)[:, None]
 
 
-def _batches(
+def _squares(model: StackedModel, held: tuple[str, ...]) -> Flat:
+    def run(
+        weights: Tensor, at: Tensor, counted: Tensor, x: Tensor, y: Tensor, *buffers: Tensor
+    ) -> Tensor:
+        """For each client, the sum over its samples of the squared gradients."""
+        of_sample = {name: b[at] for name, b in zip(held, buffers, strict=True)}
+        gradients, _, _ = model.gradients(
+            weights[at], of_sample, x, y, None, Recorded(), train=False
+        )
+        who = (torch.arange(len(weights), device=at.device)[:, None] == at) & counted
+        sums = torch.zeros_like(weights)
+        for name, slot in model.layout.slots.items():
+            square = gradients[name].reshape(len(at), -1).square()
+            # A product adds up in the same order every time, which scattering on a GPU does not.
+            sums[:, slot.start : slot.stop] = who.to(square.dtype) @ square
+        return sums
+
+    return run
+
+
+def _batch(
     samples: Sequence[Samples],
     clients: NDArray[np.int64],
     positions: NDArray[np.int64],

@@ -78,12 +78,14 @@ class Layout:
             if tensors.keys().isdisjoint(names):
                 parts.append(like.new_zeros(row.width))
             else:
-                missing = {n: like.new_zeros(self.slots[n].shape) for n in names if n not in tensors}
-                parts.append(row.join([{**missing, **tensors}[n].to(like) for n in names]))
+                parts.append(row.join([self._given(tensors, name, like) for name in names]))
         filling = (self.width if stop is None else stop) - sum(len(part) for part in parts)
         return torch.cat([*parts, like.new_zeros(filling)])
 
+    def _given(self, tensors: Tensors, name: str, like: Tensor) -> Tensor:
+        return tensors[name].to(like) if name in tensors else like.new_zeros(self.slots[name].shape)
+
     def split(self, rows: Tensor) -> Tensors:
-        """The parameters in a matrix of rows, or of their first columns, as views."""
-        names, row = self._whole if rows.shape[1] >= self.used else self._front
+        """The parameters in a row or in a matrix of rows, or in their first columns, as views."""
+        names, row = self._whole if rows.shape[-1] >= self.used else self._front
         return dict(zip(names, row.split(rows), strict=True))

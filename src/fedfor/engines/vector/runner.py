@@ -1,21 +1,18 @@
 """How a step is run: as it is written, traced once and replayed, or compiled and captured."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from .cohort import Cohort
+from .compiling import Flat, compiled, traced
 from .step import Batch, LocalStep, State, Term
 
 TRACE_AFTER = 8
 """Steps after which a trace has paid for itself: making one takes about as long."""
-
-Flat = Callable[..., Any]
 
 
 class Arena:
@@ -124,27 +121,6 @@ class Program:
             self.step(state.of(s), of_run, batch.of(b), data)
 
         return traced(run, flat)
-
-
-def traced(run: Flat, inputs: Sequence[Tensor]) -> Flat:
-    """What it does to tensors like these, without the Python that led to it."""
-    found = make_fx(run)(*inputs)
-    found.graph.eliminate_dead_code()
-    found.recompile()
-    return found
-
-
-def compiled(run: Flat, inputs: Sequence[Tensor]) -> Flat:
-    """Compiled for tensors like these, which it may change; as it is where that fails."""
-    best = torch.compile(run, fullgraph=True, dynamic=False)
-    try:
-        with torch.no_grad():
-            best(*inputs)
-    except Exception as error:  # whatever a compiler may meet; what was to be compiled is sound
-        first = str(error).strip().splitlines()[0][:200]
-        warnings.warn(f"torch.compile failed, going on without ({first})", stacklevel=2)
-        return run
-    return best
 
 
 def _clones(state: State) -> State:

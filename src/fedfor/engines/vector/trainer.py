@@ -1,10 +1,9 @@
 """Local training of many clients at once, of one run or of several."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +21,14 @@ from ..forward import products
 from ..stacking import DEFAULT, Stacking
 from ..training import Training
 from .cohort import Cohort
+from .compiling import Compiler
 from .lanes import Chunk, Lane, chunks, plan_lane
 from .likeness import likeness
 from .memory import bytes_a_lane, lanes_on_cpu, lanes_that_fit
 from .model import StackedModel
 from .resident import Resident
 from .runner import Arena, Program
+from .standins import StandIns
 from .step import Batch, LocalStep
 from .trial import learn
 from .update import SgdOptions
@@ -39,9 +40,6 @@ MOST_ARENAS = 16
 
 ROWS_KEPT = 8
 """Rows of weights that are held for a client beside a step's own: in two stacks, with extras."""
-
-COMPILE_FROM = 3e14
-"""Multiplications of a whole run from which compiling, a minute or so, is earned back on a GPU."""
 
 log = logging.getLogger("fedfor")
 
@@ -57,6 +55,8 @@ class Task:
     message: Message
     jobs: Sequence[Job]
     ahead: Ahead | None = None
+    stand_in: bool = False
+    """Whether it only fills a place in the stack."""
 
     def lanes(self, place: int, jobs: Sequence[Job], round_: int) -> list[Lane]:
         return [
@@ -88,17 +88,23 @@ class Trainer:
         self.compiled: bool | None = None
         self.together = 0
         """The most clients that were in one stack."""
-        self._work = 0.0
         self.data = Resident(device, self.model.dtype)
         self._checked = False
         self._arenas: dict[object, Arena] = {}
-        self.grades: dict[object, Callable[..., Any]] = {}
-        """Compiled programs that test models, by what they are for."""
+        self.compiler = Compiler(device, stacking)
         self._planned: _Plan | None = None
+        self._stand_ins = StandIns()
         self._numbers: Tensor | None = None
 
     def train(self, tasks: Sequence[Task]) -> Iterator[tuple[int, StackedResult]]:
         """For each task, by its place, the results of some of its clients, until all are done."""
+        if self.compiled:
+            tasks = self._stand_ins.added(tasks)
+        real = [place for place, task in enumerate(tasks) if not task.stand_in]
+        for place, result in self._train(tasks):
+            yield real.index(place), result
+
+    def _train(self, tasks: Sequence[Task]) -> Iterator[tuple[int, StackedResult]]:
         plan = self._planned_for(tasks)
         if plan is None:
             lanes = [n for i, t in enumerate(tasks) for n in t.lanes(i, t.jobs, t.message.round)]
@@ -129,12 +135,14 @@ class Trainer:
 
     def _plan_ahead(self, tasks: Sequence[Task]) -> None:
         """The next round, while the GPU still works on this one."""
-        jobs, lanes = [], []
+        jobs, lanes, asked = [], [], dict[Ahead, Sequence[Job]]()
         with suppress(FedforError):  # what is wrong there is said in its turn
             for i, task in enumerate(tasks):
                 if task.ahead is None:
                     return
-                jobs.append(task.ahead())
+                if task.ahead not in asked:  # a stand-in has its jobs from another
+                    asked[task.ahead] = task.ahead()
+                jobs.append(asked[task.ahead])
                 lanes += task.lanes(i, jobs[-1], task.message.round + 1)
             planned = list(self._chunks(lanes, tasks))
             for chunk in planned:
@@ -145,10 +153,10 @@ class Trainer:
         self, tasks: Sequence[Task], chunk: Chunk, last: bool
     ) -> Iterator[tuple[int, StackedResult]]:
         """Train these lanes, or half of them at a time if memory runs out after all."""
-        lanes = chunk.lanes
+        lanes, results = chunk.lanes, None
         try:
             with self.model.backend(), self._seeded(tasks, lanes):
-                results = self._train_together(tasks, chunk).results(self.data)
+                results = self._train_together(tasks, chunk).results(self.data, self.compiler)
             if last and self.device.type == "cuda":
                 self._plan_ahead(tasks)
         except torch.OutOfMemoryError as error:
@@ -157,15 +165,14 @@ class Trainer:
                     f"client {lanes[0].job.client} alone does not fit into the memory of "
                     f"{self.device}; lower training.batch_size, or use device = 'cpu'"
                 ) from error
-            results = []
-        if not results:
+        if results is None:
             self._arenas.clear()
             torch.cuda.empty_cache()
             self.most_lanes = -(-len(lanes) // 2)
             log.info("vector engine: memory ran out; %d clients at a time", self.most_lanes)
             for half in chunks(lanes, self.most_lanes):
                 yield from self._train_or_split(tasks, half, last=False)
-        yield from results
+        yield from results or ()
 
     def _decide(self, lanes: Sequence[Lane]) -> None:
         """Once, in the first round: how many clients at a time, and whether to compile."""
@@ -175,8 +182,8 @@ class Trainer:
         longest = max(lanes, key=lambda lane: max(map(len, lane.batches)))
         batch = max(longest.batches, key=len)
         x, y = self.data.batch(longest.job.samples, batch)
-        self._work = self.stacking.rounds * products(self.model.model, x)
-        self.compiled = self.worth_compiling(images)
+        self.compiler.products = products(self.model.model, x)
+        self.compiled = self.compiler.worth(images)
         chosen = "as asked for" if self.most_lanes else "as many as fit"
         if self.most_lanes is None and self.device.type == "cuda":
             with self.model.backend():
@@ -193,12 +200,6 @@ class Trainer:
             self.model.precision,
             ", compiled" if self.compiled else "",
         )
-
-    def worth_compiling(self, images: float) -> bool:
-        """Whether a program that trains so many images a round earns back the time it takes."""
-        if self.device.type != "cuda" or self.stacking.compile == "never":
-            return False
-        return self.stacking.compile == "always" or images * self._work >= COMPILE_FROM
 
     @property
     def about(self) -> dict[str, object]:
@@ -327,7 +328,7 @@ class Trainer:
         key = (step.padded, step.alone, batch.rows.shape[1], changed, x.data_ptr())
         if key not in arena.programs:
             images = batch.rows.numel() * cohort.schedule.times(s)
-            arena.programs[key] = Program(step, self.worth_compiling(images))
+            arena.programs[key] = Program(step, self.compiler.worth(images))
         return arena.programs[key]
 
 
