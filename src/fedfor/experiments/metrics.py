@@ -8,6 +8,22 @@ from typing import Any
 from ..errors import ConfigError
 from .simulation import Record
 
+ACCURACIES = ("best_half", "best", "final", "mean_over_rounds")
+"""Of a summary: what is better when it is higher."""
+
+METRICS = (
+    *ACCURACIES,
+    "rounds_to_target",
+    "recovery",
+    "unrecovered",
+    "down_cross_device",
+    "down_cross_silo",
+    "up",
+    "state_bytes",
+    "seconds",
+)
+"""All figures of a summary that a table may show."""
+
 
 def evaluated(records: Iterable[Record]) -> list[Record]:
     return [r for r in records if "accuracy" in r]

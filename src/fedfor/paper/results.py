@@ -8,23 +8,8 @@ from typing import Any
 
 from ..errors import FolderError
 from ..experiments.folder import RunFolder, write_atomically
-from ..experiments.metrics import Spread, evaluated
+from ..experiments.metrics import METRICS, Spread, evaluated
 from .study import Cell, Study
-
-METRICS = (
-    "best_half",
-    "best",
-    "final",
-    "mean_over_rounds",
-    "rounds_to_target",
-    "recovery",
-    "unrecovered",
-    "down_cross_device",
-    "down_cross_silo",
-    "up",
-    "state_bytes",
-    "seconds",
-)
 
 
 @dataclass(frozen=True)

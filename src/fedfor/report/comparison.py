@@ -10,24 +10,12 @@ from rich.console import Console
 
 from ..experiments.comparison import AlgorithmResult, Comparison
 from ..experiments.folder import write_atomically, write_json
+from ..experiments.metrics import METRICS
 from .curves import draw_curves
 from .table import columns, domain_columns, markdown, terminal
 
 NARROW = 100
 """Columns of text below which the table is cut in two."""
-
-METRICS = (
-    "best_half",
-    "best",
-    "final",
-    "mean_over_rounds",
-    "rounds_to_target",
-    "down_cross_device",
-    "down_cross_silo",
-    "up",
-    "state_bytes",
-    "seconds",
-)
 
 
 def write_report(comparison: Comparison, console: Console) -> None:

@@ -5,21 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from ..experiments.metrics import Spread
+from ..experiments.metrics import ACCURACIES, METRICS, Spread
 from ..paper.numbers import Reported, reported
-from ..paper.results import METRICS, Results
+from ..paper.results import Results
 
-PER_CENT = ("best_half", "best", "final", "mean_over_rounds", "unrecovered")
-LOWER_WINS = (
-    "rounds_to_target",
-    "recovery",
-    "unrecovered",
-    "down_cross_device",
-    "down_cross_silo",
-    "up",
-    "state_bytes",
-    "seconds",
-)
+PER_CENT = (*ACCURACIES, "unrecovered")
 UNITS = {
     "down_cross_device": ("MiB down", 2**20),
     "down_cross_silo": ("MiB down, silo", 2**20),
@@ -94,7 +84,7 @@ def cells(
     table = {row: [_cell(results, row, c, against_paper, gain_over) for c in shown] for row in rows}
     for place, column in enumerate(shown):
         means = [m for row in rows if (m := _rounded(table[row][place], column)) is not None]
-        best = (min if column.metric in LOWER_WINS else max)(means, default=None)
+        best = (max if column.metric in ACCURACIES else min)(means, default=None)
         for row in rows:
             cell = table[row][place]
             wins = best is not None and _rounded(cell, column) == best and len(rows) > 1
