@@ -12,10 +12,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def _folder(text: str) -> Path:
+    if not text.strip():  # as a path, it would be the current folder
+        raise FedforError("--data-root is empty; name a folder, or leave it out")
+    return Path(text)
+
+
 DataRoot = Annotated[
     Path | None,
     typer.Option(
-        "--data-root", help="Where the data are. Default: FEDFOR_DATA, else a cache folder."
+        "--data-root",
+        parser=_folder,
+        metavar="PATH",
+        help="Where the data are. Default: FEDFOR_DATA, else a cache folder.",
     ),
 ]
 
@@ -26,8 +35,8 @@ def make_console() -> "Console":
     return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=120)
 
 
-def stopped(command: str) -> None:
-    sys.stderr.write(f"\nstopped; nothing is lost, go on with: {command}\n")
+def stopped(command: str, what: str = "stopped; nothing is lost") -> None:
+    sys.stderr.write(f"\n{what}, go on with: {command}\n")
     sys.exit(130)
 
 

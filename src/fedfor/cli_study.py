@@ -11,6 +11,7 @@ from .cli_shared import DataRoot, make_console, seed_list, stopped, whole_number
 from .errors import ConfigError, FedforError
 
 if TYPE_CHECKING:
+    from .paper.results import Results
     from .paper.study import Study
 
 
@@ -62,40 +63,49 @@ def reproduce(
     from .data.official import use_root
     from .experiments.build import build_device
     from .paper.reproduce import reproduce as run_all
-    from .paper.results import gather, load_results
+    from .paper.results import gather
     from .paper.study import load_study
     from .report.paper_table import closing, paper_table
     from .report.progress import RunsProgress, engine_of
+    from .report.provenance import commit
 
     use_root(data_root)
-    study = _chosen(load_study(name), epochs, algorithms)
+    study = _chosen(load_study(name), epochs, algorithms, seeds, assignments or [])
     where = build_device(device)
-    settings = [
-        f"device={where}",
-        f"precision={precision or ('bf16' if where.type == 'cuda' else 'fp32')}",
-        *(assignments or ()),
-    ]
+    chosen = precision or ("bf16" if where.type == "cuda" else "fp32")
     path = out or Path("runs") / study.name
-    cells = study.cells(path, _numbers(seeds, study), settings)
-    console = make_console()
+    cells = study.cells(path, [f"device={where}", f"precision={chosen}"])
+    console, command = make_console(), shlex.join(["fedfor", *sys.argv[1:]])
     progress = RunsProgress(console, cells, group=lambda run: run.folder.path.parts[-3])
+    about = {"command": command, "commit": commit()}
+    count = _workers(workers, where.type)
     try:
         with progress.shown():
-            ended = run_all(cells, path, _workers(workers, where.type), progress.end, progress.tick)
+            ended = run_all(cells, path, count, about, progress.end, progress.tick)
     except KeyboardInterrupt:
-        stopped(shlex.join(["fedfor", *sys.argv[1:]]))
+        kept = len(_saved(gather(study, cells), path / "results.json").cells)
+        stopped(command, f"stopped; {kept} runs are done and kept, what was cut off starts again")
     if words := engine_of(cells):
         console.print(words, soft_wrap=True, highlight=False, markup=False)
-    results, saved = gather(study, cells, _about()), path / "results.json"
-    typer.echo(paper_table(results, against="paper" if study.table else None))
-    if saved.is_file():
-        results = load_results([saved]).merged(results)
-    results.save(saved)
-    typer.echo(closing(results, saved))
+    results, saved = gather(study, cells), path / "results.json"
+    if results.cells:
+        typer.echo(paper_table(results, against="paper" if study.table else None))
+        typer.echo(closing(_saved(results, saved), saved))
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         raise FedforError(
             f"{len(broken)} of {len(cells)} runs failed, see above; mend it and repeat the command"
         )
+
+
+def _saved(results: "Results", path: Path) -> "Results":
+    """With what the file had already."""
+    from .paper.results import load_results
+
+    if path.is_file():
+        results = load_results([path]).merged(results)
+    if results.cells:
+        results.save(path)
+    return results
 
 
 def show_table(
@@ -143,26 +153,23 @@ def show_table(
     typer.echo(paper_table(loaded, against, gain_over, chosen, form))
 
 
-def _chosen(study: "Study", epochs: str | None, algorithms: list[str] | None) -> "Study":
+def _chosen(
+    study: "Study",
+    epochs: str | None,
+    algorithms: list[str] | None,
+    seeds: str | None,
+    assignments: list[str],
+) -> "Study":
     if epochs is not None:
         study = study.with_epochs(whole_numbers("--epochs", epochs))
-    return study.with_algorithms(algorithms) if algorithms else study
-
-
-def _numbers(seeds: str | None, study: "Study") -> list[int]:
-    if seeds is None:
-        return list(study.seeds)
-    given = seed_list(seeds)
-    return list(range(given)) if isinstance(given, int) else given
+    if algorithms:
+        study = study.with_algorithms(algorithms)
+    if seeds is not None:
+        study = study.with_seeds(seed_list(seeds))
+    return study.with_settings(assignments)
 
 
 def _workers(asked: int | None, device: str) -> int:
     import os
 
     return asked or (1 if device != "cpu" else os.cpu_count() or 1)
-
-
-def _about() -> dict[str, str]:
-    from .report.provenance import commit
-
-    return {"command": shlex.join(["fedfor", *sys.argv[1:]]), "commit": commit()}

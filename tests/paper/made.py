@@ -84,19 +84,25 @@ def results() -> Results:
             curve = tuple(round(100 * value * (t + 1) / 10, 2) for t in range(10))
             outcomes.append(
                 Outcome(
-                    point,
-                    row,
-                    seed,
-                    row.lower(),
-                    epochs,
-                    rounds,
-                    half,
-                    metrics,
-                    curve,
-                    0,
-                    best is None,
-                    (3, 7),
+                    point=point,
+                    row=row,
+                    seed=seed,
+                    algorithm=row.lower(),
+                    epochs=epochs,
+                    rounds=rounds,
+                    half=half,
+                    metrics=metrics,
+                    accuracy=curve,
+                    made=0,
+                    diverged=best is None,
+                    shifts=(3, 7),
                 )
             )
     made = [{"command": "fedfor reproduce made", "commit": "abc", "device": "a GPU"}]
-    return Results(study(), made, ["svhn: 1,083 of 73,257 training images"], outcomes)
+    notes = ["svhn: 1,083 of 73,257 training images"]
+    return Results(study=study(), made=made, notes=notes, cells=outcomes)
+
+
+def changed(of: Results, **changes: object) -> Results:
+    """The same with some parts replaced, checked anew."""
+    return Results(**{**{k: getattr(of, k) for k in Results.model_fields}, **changes})  # type: ignore[arg-type]

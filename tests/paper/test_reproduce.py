@@ -7,6 +7,7 @@ import pytest
 
 from fedfor.errors import FolderError
 from fedfor.paper.reproduce import reproduce
+from fedfor.paper.results import load_results
 from fedfor.paper.study import load_study
 
 from ..conftest import Cli
@@ -45,6 +46,12 @@ def test_it_goes_on_where_it_was_and_can_be_added_to(fedfor: Cli, tmp_path: Path
     assert code == 0
     assert "10 runs" in out  # all that is there
     assert out.count("fedprox,mu=0.1, seed 5") == 2
+    saved = load_results([Path("runs/mini")])
+    commands = {o.key: saved.made[o.made]["command"] for o in saved.cells}
+    assert (
+        "--seeds 1 -a fedavg" in commands["E=1", "FedAvg", 0]
+    )  # what made it, not what came later
+    assert "--seeds 5, -a fedprox" in commands["E=2", "fedprox,mu=0.1", 5]
 
 
 def test_a_folder_with_other_settings_is_refused(fedfor: Cli, tmp_path: Path) -> None:
@@ -53,9 +60,26 @@ def test_a_folder_with_other_settings_is_refused(fedfor: Cli, tmp_path: Path) ->
     code, _, err = fedfor("reproduce", path, "-o", "r", "--set", "training.lr=0.5")
     assert code == 2
     assert "was run with another 'training'" in err
-    cells = load_study(str(path)).cells(Path("r"), [0], ["rounds=9"])
+    cells = load_study(str(path)).with_settings(["rounds=9"]).cells(Path("r"))
     with pytest.raises(FolderError, match="another 'rounds'"):
-        reproduce(cells, Path("r"), workers=1)
+        reproduce(cells, Path("r"), 1, {})
+
+
+def test_what_is_done_is_saved_when_it_is_stopped(
+    fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = mini(tmp_path)
+    assert fedfor("reproduce", path, "-o", "r", "--seeds", "1", "--epochs", "1")[0] == 0
+    Path("r/results.json").unlink()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedfor.paper.reproduce.run_bundles", stop)
+    code, _, err = fedfor("reproduce", path, "-o", "r")
+    assert code == 130
+    assert "stopped; 2 runs are done and kept, what was cut off starts again, go on with" in err
+    assert len(load_results([Path("r")]).cells) == 2
 
 
 def test_mistakes_are_told_before_anything_is_run(fedfor: Cli, tmp_path: Path) -> None:

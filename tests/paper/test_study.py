@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,8 @@ from fedfor.errors import ConfigError
 from fedfor.paper.numbers import tables
 from fedfor.paper.reproduce import bundles
 from fedfor.paper.study import Study, labels, load_study, study_names
+
+from .made import MINI
 
 NAMES = [
     "prior-shift",
@@ -26,7 +29,7 @@ def test_all_of_the_papers_experiments_are_there() -> None:
 @pytest.mark.parametrize("name", study_names())
 def test_every_run_of_a_study_can_be_planned(name: str) -> None:
     study = load_study(name)
-    cells = study.cells(Path("runs"), study.seeds, [])
+    cells = study.cells(Path("runs"))
     assert len(cells) == len(study.points) * len(study.rows) * len(study.seeds)
     assert len({cell.folder.path for cell in cells}) == len(cells)
     assert sum(map(len, bundles(cells))) == len(cells)
@@ -55,7 +58,7 @@ def test_rows_and_points_are_those_of_the_papers_table(name: str) -> None:
 
 def test_settings_of_the_papers_appendix() -> None:
     (prior, *_), (digits, *_), (domains, *_) = (
-        load_study(n).cells(Path("x"), [0], []) for n in ("prior-shift", "digits", "domainnet")
+        load_study(n).cells(Path("x")) for n in ("prior-shift", "digits", "domainnet")
     )
     for cell, batch in ((prior, 128), (digits, 32), (domains, 32)):
         training = cell.config.training
@@ -71,7 +74,7 @@ def test_settings_of_the_papers_appendix() -> None:
 
 def test_concepts_shift_alike_for_every_method() -> None:
     study = load_study("concept-shift")
-    cells = study.cells(Path("x"), [3], [])
+    cells = study.with_seeds([3]).cells(Path("x"))
     assert {c.config.population.concept_shift for c in cells} == {0.05}
     assert {c.config.rounds for c in cells} == {200}
     assert {c.config.seed for c in cells} == {3}  # what the sequence is drawn from
@@ -99,22 +102,110 @@ def test_names_that_do_not_exist() -> None:
         load_study("prior-shfit")
 
 
-def test_a_study_of_ones_own(tmp_path: Path) -> None:
+def test_rows_by_a_name_with_a_comma() -> None:
+    study = load_study("prior-shift").with_algorithms(["FedFOR, published", "fedprox"])
+    assert [row.name for row in study.rows] == ["FedFOR, published", "FedProx"]
+
+
+def test_epochs_of_a_study_that_does_not_vary_them() -> None:
+    study = load_study("communication")
+    (one, two) = study.with_epochs([2]).points
+    assert (one.name, one.epochs, two.epochs) == ("cross-device", 2, 2)
+    names = [point.name for point in study.with_epochs([1, 16]).points]
+    assert names == ["cross-device, E=1", "cross-silo, E=1", "cross-device, E=16",
+                     "cross-silo, E=16"]  # fmt: skip
+
+
+def test_settings_go_before_what_the_study_says() -> None:
+    study = load_study("digits").with_settings(["rounds=20", "evaluation.target=0.5"])
+    cells = study.with_epochs([1, 16]).cells(Path("x"))
+    assert {cell.config.rounds for cell in cells} == {20}
+    assert {cell.config.half for cell in cells} == {10, 15}  # 15 is within 20, 50 is not
+    assert study.config["evaluation"]["target"] == 0.5
+    assert study.changed == ("rounds=20", "evaluation.target=0.5")
+    states = load_study("statefulness").with_settings(["population.clients=7"])
+    found = {cell.config.population.model_dump()["clients"] for cell in states.cells(Path("x"))}
+    assert found == {7}
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("training.epochs=3", "use --epochs"),
+        ("seed=3", "use --seeds"),
+        ("algorithm.alpha=3", "use -a"),
+        ("rounds=many", "it must be a whole number above 0"),
+        ("rounds", "write it as section.key=value"),
+    ],
+)
+def test_settings_that_a_study_does_not_take(setting: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        load_study("prior-shift").with_settings([setting])
+
+
+@pytest.mark.parametrize("seeds", [0, -1, 1001, [0, 0], []])
+def test_seeds_that_are_none(seeds: int | list[int]) -> None:
+    with pytest.raises(ConfigError, match="seeds"):
+        load_study("prior-shift").with_seeds(seeds)
+
+
+def test_the_same_row_twice() -> None:
+    with pytest.raises(ConfigError, match="'FedAvg' is there twice"):
+        load_study("prior-shift").with_algorithms(["fedavg,fedavg"])
+    with pytest.raises(ConfigError, match="name at least one"):
+        load_study("prior-shift").with_algorithms([""])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"E=2"', '"E=1"', "'E=1' is there twice"),
+        ('name = "E=1"', 'name = "E |"', None),
+        ('"E=2", epochs', '".." , epochs', "a name needs letters or numbers"),
+        ('algorithm = "fedavg"', 'algorithm = ""', "a name needs letters or numbers"),
+        ('algorithm = "fedavg"', 'algorithm = "fedfor-paper"', "is there twice"),
+        ('"prior_shift_cifar10"', '"nosuch"', "the paper has no 'nosuch'"),
+        ('paper = "FedFOR"', 'paper = "FedFOUR"', "the paper's table has no 'FedFOUR'"),
+        ("seeds = [0, 1]", "seeds = [1, 1]", "seeds: '1' is there twice"),
+        ("seeds = [0, 1]", "seeds = []", "seeds"),
+        ("seeds = [0, 1]", "metrics = ['bset']", "there is no 'bset'; did you mean 'best'"),
+        ("seeds = [0, 1]", "figure = 'chances'", "'E=1' must end in a number"),
+        ("seeds = [0, 1]", "seed = 3", "Extra inputs"),
+        ("points = [", "points = ]", "is not valid TOML"),
+    ],
+)
+def test_a_study_of_ones_own(old: str, new: str, sentence: str | None, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text("title = 'x'\npoints = []\nrows = []\nconfig = {}\n")
-    with pytest.raises(ConfigError, match="points"):
+    assert old in MINI
+    path.write_text(MINI.replace(old, new, 1))
+    if sentence is None:
         load_study(str(path))
-    path.write_text("title = ")
-    with pytest.raises(ConfigError, match="is not valid TOML"):
+        return
+    with pytest.raises(ConfigError, match=re.escape(sentence)) as told:
+        load_study(str(path))
+    assert "\n" not in str(told.value)
+
+
+def test_points_whose_folders_would_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINI.replace('"E=1"', '"E 1|"', 1).replace('"E=2"', '"E 1 "', 1))
+    with pytest.raises(ConfigError, match="the folders of points: 'E_1_' is there twice"):
+        load_study(str(path))
+
+
+def test_a_study_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is no text in UTF-8"):
         load_study(str(path))
 
 
 def test_all_of_a_seed_are_trained_together() -> None:
     """So that one compiled program serves every seed and every number of epochs."""
     study = load_study("alpha-sweep")
-    cells = study.cells(Path("x"), [100, 101], [])
+    cells = study.cells(Path("x"))
     found = bundles(cells)
     assert all(len({c.config.training.epochs for c in bundle}) == 1 for bundle in found)
     assert {len(bundle) for bundle in found} == {len(study.rows)}
     few: Study = study.with_algorithms(["fedavg", "step 5"])
-    assert {len(b) for b in bundles(few.cells(Path("x"), [100, 101], []))} == {4}
+    assert {len(b) for b in bundles(few.cells(Path("x")))} == {4}

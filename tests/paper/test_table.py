@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from fedfor.errors import ConfigError
-from fedfor.paper.results import Results
-from fedfor.report.paper_figure import PANELS, draw_figure
+from fedfor.report.paper_figure import PANELS, _mean_curve, draw_figure
 from fedfor.report.paper_table import paper_table
 
-from .made import results
+from .made import changed, results
 
 
 def lines(text: str) -> list[list[str]]:
@@ -92,7 +91,7 @@ def test_csv_has_all_of_it() -> None:
 def test_latex_is_escaped_and_whole() -> None:
     text = paper_table(results(), metrics=["rounds_to_target"], form="latex")
     assert r"E=1, to 50 \%" in text
-    assert text.count(r"\\") == 4
+    assert text.count(r"\\") == 4 + 2  # and the notes, which must be seen
     assert text.startswith(r"\begin{tabular}{lcc}")
     assert r"\end{tabular}" in text
 
@@ -102,25 +101,83 @@ def test_mistakes() -> None:
         paper_table(results(), metrics=["beast"])
     with pytest.raises(ConfigError, match=r"--gain-over Fed: the rows are FedAvg"):
         paper_table(results(), gain_over="Fed")
-    made = results()
-    without = Results(made.study.model_copy(update={"table": None}), outcomes=made.outcomes)
-    with pytest.raises(ConfigError, match="the paper has no table of made"):
+    with pytest.raises(ConfigError, match=r"--metrics recovery: no run has it"):
+        paper_table(results(), metrics=["best", "recovery"])
+    without = changed(results(), study=results().study.model_copy(update={"table": None}))
+    with pytest.raises(ConfigError, match="the paper has no numbers of made"):
         paper_table(without, against="paper")
+    with pytest.raises(ConfigError, match="nothing to draw"):
+        draw_figure(changed(results(), cells=[]), Path("none.png"))
+
+
+def test_metrics_that_the_paper_has_not_are_left_open() -> None:
+    made = results()
+    cells = [o.model_copy(update={"metrics": {**o.metrics, "final": 0.3}}) for o in made.cells]
+    for gain_over in (None, "fedavg"):  # whatever the case
+        found = lines(
+            paper_table(changed(made, cells=cells), "paper", gain_over, ["final", "best"])
+        )
+        paper = next(row for row in found if row[0] == "*paper*")
+        assert paper[1] == "-"
+        assert paper[2] != "-"
+
+
+def test_cells_with_fewer_seeds_say_so() -> None:
+    made = results()
+    fewer = changed(made, cells=[o for o in made.cells if o.row != "FedFOR" or o.seed < 2])
+    rows = {row[0]: row[1:] for row in lines(paper_table(fewer, metrics=["best"]))}
+    assert rows["FedFOR"][0] == "**46.0 (1.4) [2 of the seeds]**"
+    assert rows["FedAvg"][0] == "42.0 (2.0)"
+
+
+def test_a_seed_without_a_shift_has_no_recovery() -> None:
+    made = results()
+    cells = [
+        o.model_copy(update={"metrics": {**o.metrics, **({"recovery": 3.0} if o.seed else {})}})
+        for o in made.cells
+    ]
+    rows = {
+        r[0]: r[1:] for r in lines(paper_table(changed(made, cells=cells), metrics=["recovery"]))
+    }
+    assert rows["FedAvg"][0] == "**3.0 (0.0) [2 of the seeds]**"
+
+
+def test_what_was_changed_stands_below() -> None:
+    made = results()
+    study = made.study.model_copy(update={"changed": ("training.lr=0.5",)})
+    assert "Not as the study is written: training.lr=0.5." in paper_table(
+        changed(made, study=study)
+    )
+
+
+def test_odd_names_are_escaped() -> None:
+    made = results()
+    rows = [made.study.rows[0].model_copy(update={"name": "a|b_$"}), *made.study.rows[1:]]
+    cells = [o.model_copy(update={"row": "a|b_$"}) if o.row == "FedAvg" else o for o in made.cells]
+    odd = changed(made, study=made.study.model_copy(update={"rows": rows}), cells=cells)
+    assert r"| a\|b_$ |" in paper_table(odd)
+    assert r"a|b\_\$ &" in paper_table(odd, form="latex")
+
+
+def test_curves_are_drawn_at_the_rounds_that_were_tested() -> None:
+    one = results().cells[0].model_copy(update={"at": (10, 20, 25), "accuracy": (1.0, 2.0, 3.0)})
+    short = one.model_copy(update={"at": (), "accuracy": (5.0, 6.0)})
+    assert one.curve == {10: 1.0, 20: 2.0, 25: 3.0}
+    assert _mean_curve([one, short])[0] == [1, 2, 10, 20, 25]
 
 
 @pytest.mark.parametrize("figure", PANELS)
 def test_every_kind_of_picture_can_be_drawn(figure: str, tmp_path: Path) -> None:
     made = results()
     rename = {"E=1": "chance 1", "E=8": "chance 0.5"} if figure == "chances" else {}
-    made.study = made.study.model_copy(update={"figure": figure})
-    for outcome in made.outcomes:
-        object.__setattr__(outcome, "point", rename.get(outcome.point, outcome.point))
     rows = [
-        row.model_copy(update={"algorithm": f"fedfor,strength=step,alpha={i}"})
+        row.model_copy(update={"algorithm": f"fedfor,strength=step,alpha={i + 1}"})
         for i, row in enumerate(made.study.rows)
     ]
-    if figure == "sweep":
-        made.study = made.study.model_copy(update={"rows": rows})
+    points = [p.model_copy(update={"name": rename.get(p.name, p.name)}) for p in made.study.points]
+    study = made.study.model_copy(update={"figure": figure, "points": points, "rows": rows})
+    cells = [o.model_copy(update={"point": rename.get(o.point, o.point)}) for o in made.cells]
+    made = changed(made, study=study, cells=cells)
     draw_figure(made, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     with pytest.raises(ConfigError, match=r"must end in \.png"):

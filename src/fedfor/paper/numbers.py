@@ -33,5 +33,12 @@ def reported(table: str, method: str, epochs: int, metric: str, up_to: int) -> R
         cells = [found[key] for key in ("half", "final") if key in found]
         cell = next((cell for cell in cells if cell["round"] == up_to), None)
         return None if cell is None else Reported(cell["mean"], cell["std"])
-    number = found.get({"mean_over_rounds": "mean"}.get(metric, metric))
+    key = {"mean_over_rounds": "mean", "rounds_to_target": "rounds_to_target"}.get(metric)
+    number = None if key is None else found.get(key)
     return None if number is None else Reported(number)
+
+
+def methods(table: str) -> list[str] | None:
+    """The rows of a table, or None if there is no such table."""
+    found = tables().get(table)
+    return list(found["methods"]) if isinstance(found, dict) else None

@@ -6,8 +6,9 @@ from pathlib import Path
 from ..errors import FolderError
 from ..experiments.build import Shared, build_simulation
 from ..experiments.compare import Ended, run_bundles
-from ..experiments.folder import locked
+from ..experiments.folder import locked, write_json
 from ..experiments.run import CHANGEABLE
+from .results import MADE
 from .study import Cell
 
 LANES = 128
@@ -19,18 +20,23 @@ def reproduce(
     cells: Sequence[Cell],
     path: Path,
     workers: int,
+    about: dict[str, str],
     on_end: Callable[[Ended], None] = lambda ended: None,
     on_tick: Callable[[], None] = lambda: None,
 ) -> list[Ended]:
-    """Run the cells that have no result yet. One that fails does not stop the others."""
-    left = [cell for cell in cells if cell.folder.summary() is None]
+    """Run the cells that have no result yet. One that fails does not stop the others.
+
+    `about` is kept with each: the command and the commit that made it.
+    """
     _require_same(cells)
-    _require_possible(left)
+    _require_possible([cell for cell in cells if cell.folder.summary() is None])
     path.mkdir(parents=True, exist_ok=True)
     with locked(path):
+        left = [cell for cell in cells if cell.folder.summary() is None]
         for cell in left:
             if not cell.folder.config_path.is_file():
                 cell.folder.create(cell.config)
+            write_json(cell.folder.path / MADE, about)
         return run_bundles(bundles(left), workers, on_end, on_tick)
 
 

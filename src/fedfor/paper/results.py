@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from ..errors import FolderError
+from ..experiments.config import Section
 from ..experiments.folder import RunFolder, write_atomically
 from ..experiments.metrics import METRICS, Spread, evaluated
-from .study import Cell, Study
+from .study import Cell, Study, told
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Section):
     """One run of a study: a method, at a point, with a seed."""
 
     point: str
@@ -23,75 +24,87 @@ class Outcome:
     epochs: int
     rounds: int
     half: int
-    metrics: dict[str, float | None]
-    accuracy: tuple[float, ...]
+    metrics: dict[str, FiniteFloat | None]
+    accuracy: tuple[FiniteFloat, ...]
     """In % after each evaluated round."""
     made: int
     """Which of `Results.made` says how."""
     diverged: bool = False
+    at: tuple[int, ...] = ()
+    """The rounds that were evaluated, where that is not each."""
     shifts: tuple[int, ...] = ()
     """The rounds at whose start a concept shifted."""
+
+    @property
+    def curve(self) -> dict[int, float]:
+        """The accuracy by round."""
+        return dict(zip(self.at or range(1, len(self.accuracy) + 1), self.accuracy, strict=False))
 
     @property
     def key(self) -> tuple[str, str, int]:
         return self.point, self.row, self.seed
 
 
-@dataclass
-class Results:
+class Results(Section):
     study: Study
-    made: list[dict[str, Any]] = field(default_factory=list)
+    made: list[dict[str, Any]] = Field(default_factory=list)
     """The command, commit, device and versions that outcomes came from."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
     """What must be said of the data."""
-    outcomes: list[Outcome] = field(default_factory=list)
+    cells: list[Outcome] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        """Points and rows as the study has them, seeds rising."""
+        points = [point.name for point in self.study.points]
+        rows = [row.name for row in self.study.rows]
+        for o in self.cells:
+            if o.point not in points or o.row not in rows or not 0 <= o.made < len(self.made):
+                raise ValueError(f"the study has nothing like {o.row} at {o.point}")
+        if len({o.key for o in self.cells}) < len(self.cells):
+            raise ValueError("a run is there twice")
+        self.cells.sort(key=lambda o: (points.index(o.point), rows.index(o.row), o.seed))
+        return self
 
     @property
     def points(self) -> list[str]:
-        return list(dict.fromkeys(o.point for o in self.outcomes))
+        return list(dict.fromkeys(o.point for o in self.cells))
 
     @property
     def rows(self) -> list[str]:
-        return list(dict.fromkeys(o.row for o in self.outcomes))
+        return list(dict.fromkeys(o.row for o in self.cells))
 
     def of(self, point: str, row: str) -> list[Outcome]:
         """All seeds of a cell."""
-        return [o for o in self.outcomes if (o.point, o.row) == (point, row)]
+        return [o for o in self.cells if (o.point, o.row) == (point, row)]
 
     def spread(self, point: str, row: str, metric: str) -> Spread:
-        """One value a seed; none where it diverged, so that no mean is left to flatter it."""
-        return Spread(
-            tuple(None if o.diverged else o.metrics.get(metric) for o in self.of(point, row))
-        )
+        """One value a seed; none where it diverged, so that no mean is left to flatter it.
+
+        A seed that has no such figure, as without a shift to recover from, does not count.
+        """
+        of_cell = [o for o in self.of(point, row) if o.diverged or metric in o.metrics]
+        return Spread(tuple(None if o.diverged else o.metrics[metric] for o in of_cell))
 
     @property
     def seconds(self) -> float:
         """What the device was busy for, of all outcomes together."""
-        return sum(o.metrics.get("seconds") or 0.0 for o in self.outcomes)
+        return sum(o.metrics.get("seconds") or 0.0 for o in self.cells)
 
     def merged(self, other: "Results") -> "Results":
         """Both together; where both have a cell, the other's."""
-        if other.study.name != self.study.name:
-            names = f"{self.study.name} and of {other.study.name}"
-            raise FolderError(f"results of {names} do not go together")
+        study = self.study.joined(other.study)
         made = list(self.made)
         made += [m for m in other.made if m not in made]
-        theirs = {o.key for o in other.outcomes}
-        kept = [o for o in self.outcomes if o.key not in theirs]
-        moved = [_made_by(o, made.index(other.made[o.made])) for o in other.outcomes]
+        theirs = {o.key for o in other.cells}
+        kept = [o for o in self.cells if o.key not in theirs]
+        moved = [o.model_copy(update={"made": made.index(other.made[o.made])}) for o in other.cells]
         notes = list(dict.fromkeys([*self.notes, *other.notes]))
-        return Results(self.study.joined(other.study), made, notes, [*kept, *moved]).in_order()
-
-    def in_order(self) -> "Results":
-        """Points and rows as the study has them, seeds rising."""
-        points = [point.name for point in self.study.points]
-        rows = [row.name for row in self.study.rows]
-        self.outcomes.sort(key=lambda o: (points.index(o.point), rows.index(o.row), o.seed))
-        return self
+        return Results(study=study, made=made, notes=notes, cells=[*kept, *moved])
 
     def save(self, path: Path) -> None:
         """To a file of one line a cell, so that changes to it can be read."""
-        cells = [_as_json(o) for o in self.outcomes]
+        cells = [o.model_dump(mode="json", exclude_defaults=True) for o in self.cells]
         lines = ",\n".join("  " + json.dumps(cell) for cell in cells)
         study = self.study.model_dump(mode="json", exclude_none=True)
         head = json.dumps({"study": study, "notes": self.notes, "made": self.made}, indent=1)
@@ -99,36 +112,40 @@ class Results:
         write_atomically(path, text.encode())
 
 
-def gather(study: Study, cells: Sequence[Cell], about: dict[str, Any]) -> Results:
+def gather(study: Study, cells: Sequence[Cell]) -> Results:
     """From the folders of the cells that have ended."""
-    results = Results(study)
+    made: list[dict[str, Any]] = []
+    notes: list[str] = []
+    outcomes = []
     for cell in cells:
         summary = cell.folder.summary()
         if summary is None:
             continue
-        made = {**about, **_environment(cell.folder)}
-        if made not in results.made:
-            results.made.append(made)
-        results.notes += [n for n in summary.get("notes", ()) if n not in results.notes]
+        about = _about(cell.folder)
+        if about not in made:
+            made.append(about)
+        notes += [n for n in summary.get("notes", ()) if n not in notes]
         records = cell.folder.records()
-        curve = [round(100 * r["accuracy"], 2) for r in evaluated(records)]
-        results.outcomes.append(
+        tested = evaluated(records)
+        at = tuple(r["round"] for r in tested)
+        outcomes.append(
             Outcome(
-                cell.point,
-                cell.label,
-                cell.seed,
-                cell.folder.path.parent.name,
-                cell.config.training.epochs,
-                cell.config.rounds,
-                cell.config.half,
-                {name: summary[name] for name in METRICS if name in summary},
-                tuple(curve),
-                results.made.index(made),
-                "diverged" in summary,
-                tuple(r["round"] for r in records if "shift" in r),
+                point=cell.point,
+                row=cell.label,
+                seed=cell.seed,
+                algorithm=cell.folder.path.parent.name,
+                epochs=cell.config.training.epochs,
+                rounds=cell.config.rounds,
+                half=cell.config.half,
+                metrics={name: summary[name] for name in METRICS if name in summary},
+                accuracy=tuple(round(100 * r["accuracy"], 2) for r in tested),
+                made=made.index(about),
+                diverged="diverged" in summary,
+                at=() if at == tuple(range(1, len(at) + 1)) else at,
+                shifts=tuple(r["round"] for r in records if "shift" in r),
             )
         )
-    return results.in_order()
+    return Results(study=study, made=made, notes=notes, cells=outcomes)
 
 
 def load_results(paths: Iterable[Path]) -> Results:
@@ -144,34 +161,23 @@ def load_results(paths: Iterable[Path]) -> Results:
 
 def _load(path: Path) -> Results:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        outcomes = [_outcome(cell) for cell in raw["cells"]]
-        study = Study.model_validate(raw["study"])
-        return Results(study, raw["made"], raw["notes"], outcomes).in_order()
+        return Results.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
         raise FolderError(
             f"there are no results in {path}; make some with 'fedfor reproduce'"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        first = str(error).splitlines()[0]
-        raise FolderError(f"{path} holds no results of 'fedfor reproduce' ({first})") from error
+    except (OSError, ValidationError) as error:
+        what = told(error) if isinstance(error, ValidationError) else error
+        raise FolderError(f"{path} holds no results of 'fedfor reproduce' ({what})") from error
 
 
-def _outcome(cell: dict[str, Any]) -> Outcome:
-    lists = {k: tuple(cell.get(k, ())) for k in ("accuracy", "shifts")}
-    return Outcome(**{**cell, **lists})
+MADE = "made.json"
 
 
-def _environment(folder: RunFolder) -> dict[str, Any]:
-    path = folder.path / "environment.json"
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {k: v for k, v in known.items() if k != "together"}
-
-
-def _as_json(outcome: Outcome) -> dict[str, Any]:
-    rare = ("diverged", "shifts")
-    return {k: v for k, v in outcome.__dict__.items() if v or k not in rare}
-
-
-def _made_by(outcome: Outcome, made: int) -> Outcome:
-    return Outcome(**{**outcome.__dict__, "made": made})
+def _about(folder: RunFolder) -> dict[str, Any]:
+    """What made a run: the command and commit, then versions and device."""
+    found: dict[str, Any] = {}
+    for name in (MADE, "environment.json"):
+        path = folder.path / name
+        found |= json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {k: v for k, v in found.items() if k != "together"}

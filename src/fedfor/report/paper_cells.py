@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import ConfigError
 from ..experiments.metrics import ACCURACIES, METRICS, Spread
@@ -33,6 +33,8 @@ class Value:
     mean: float | None
     deviation: float | None = None
     words: str = ""
+    seeds: int | None = None
+    """How many there were, where others have more."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,18 @@ def columns(results: Results, metrics: Sequence[str]) -> list[Column]:
     for metric in metrics:
         if metric not in METRICS:
             raise ConfigError(f"--metrics {metric}: it must be one of {', '.join(METRICS)}")
+        if not any(metric in o.metrics for o in results.cells):
+            raise ConfigError(f"--metrics {metric}: no run has it")
     return [
         Column(point, metric, _title(results, point, metric))
         for point in results.points
         for metric in metrics
-        if any(metric in o.metrics for o in results.outcomes if o.point == point)
+        if any(metric in o.metrics for o in results.cells if o.point == point)
     ]
 
 
 def _title(results: Results, point: str, metric: str) -> str:
-    one = next(o for o in results.outcomes if o.point == point)
+    one = next(o for o in results.cells if o.point == point)
     target = results.study.config.get("evaluation", {}).get("target")
     what = {
         "best_half": f"t={one.half}",
@@ -78,8 +82,11 @@ def cells(
     gain_over: str | None,
 ) -> dict[str, list[TableCell]]:
     """For each row, its cells."""
-    if gain_over is not None and gain_over not in results.rows:
-        raise ConfigError(f"--gain-over {gain_over}: the rows are {', '.join(results.rows)}")
+    if gain_over is not None:
+        named = {row.lower(): row for row in results.rows}
+        if gain_over.lower() not in named:
+            raise ConfigError(f"--gain-over {gain_over}: the rows are {', '.join(results.rows)}")
+        gain_over = named[gain_over.lower()]
     rows = [row for row in results.rows if row != gain_over]
     table = {row: [_cell(results, row, c, against_paper, gain_over) for c in shown] for row in rows}
     for place, column in enumerate(shown):
@@ -118,14 +125,17 @@ def _cell(
 def _ours(results: Results, row: str, column: Column) -> Value:
     outcomes = results.of(column.point, row)
     spread = results.spread(column.point, row, column.metric)
-    if not outcomes:
+    if not outcomes or not spread.values:
         return Value(None, words="-")
     if diverged := sum(o.diverged for o in outcomes):
         return Value(None, words=f"{diverged} of {len(outcomes)} diverged")
     if spread.mean is None:
         missing = len(spread.values) - len(spread.reached)
         return Value(None, words=f"{missing} of {len(spread.values)} never")
-    return _scaled(spread, column.metric)
+    most = max(len(results.of(point, row)) for point in results.points for row in results.rows)
+    value = _scaled(spread, column.metric)
+    fewer = len(spread.values) if len(spread.values) < most else None
+    return replace(value, seeds=fewer)
 
 
 def _scaled(spread: Spread, metric: str) -> Value:
@@ -138,7 +148,7 @@ def _scaled(spread: Spread, metric: str) -> Value:
 def _papers(results: Results, row: str, column: Column) -> Value | None:
     study = results.study
     name = next((r.paper for r in study.rows if r.name == row), None)
-    one = next(o for o in results.outcomes if o.point == column.point)
+    one = next(o for o in results.cells if o.point == column.point)
     if study.table is None or name is None:
         return None
     up_to = one.half if column.metric == "best_half" else one.rounds

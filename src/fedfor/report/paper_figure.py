@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError
 from ..paper.numbers import reported
 from ..paper.results import Outcome, Results
+from ..paper.study import point_chance
 from .curves import COLOURS, STYLES
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def draw_figure(results: Results, path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ConfigError(f"--figure {path}: it must end in .png, .svg or .pdf")
     panels = PANELS[results.study.figure](results)
+    if not panels:
+        raise ConfigError("--figure: there is nothing to draw in these results")
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(1 + 3.6 * columns, 0.7 + 2.9 * lines), layout="constrained")
@@ -62,7 +65,7 @@ def _curves(results: Results) -> list[Panel]:
                 axes.fill_between(rounds, low, high, alpha=0.12, lw=0, color=style["color"])
                 for t, accuracy in _papers(results, row, outcomes[0]):
                     axes.plot([t], [accuracy], "x", color=style["color"], ms=7, mew=1.8)
-            for t in {t for o in results.outcomes if o.point == point for t in o.shifts}:
+            for t in {t for o in results.cells if o.point == point for t in o.shifts}:
                 axes.axvline(t, color="0.8", lw=0.5, zorder=0)
             axes.set_title(point, loc="left", fontsize=10)
             axes.set_xlabel("round")
@@ -98,7 +101,7 @@ def _sweep(results: Results) -> list[Panel]:
 
 def _chances(results: Results) -> list[Panel]:
     """Accuracy, and the state of all clients, against the chance of seeing a client again."""
-    chances = [float(point.split()[-1]) for point in results.points]
+    chances = [point_chance(point) for point in results.points]
 
     def panel(metric: str, scale: float, title: str) -> Panel:
         def draw(axes: "Axes") -> None:
@@ -161,11 +164,10 @@ def _style(place: int) -> dict[str, Any]:
 
 def _mean_curve(outcomes: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
     """Rounds, mean accuracy and deviation, over the seeds that got as far."""
-    longest = max(len(o.accuracy) for o in outcomes)
-    every = max(1, round(outcomes[0].rounds / max(1, longest)))
-    at = [[o.accuracy[i] for o in outcomes if i < len(o.accuracy)] for i in range(longest)]
+    rounds = sorted({t for o in outcomes for t in o.curve})
+    at = [[o.curve[t] for o in outcomes if t in o.curve] for t in rounds]
     return (
-        [float(every * (i + 1)) for i in range(longest)],
+        [float(t) for t in rounds],
         [statistics.fmean(values) for values in at],
         [statistics.stdev(values) if len(values) > 1 else 0.0 for values in at],
     )

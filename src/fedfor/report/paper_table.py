@@ -22,7 +22,7 @@ def paper_table(
     """Means over seeds with the deviation, and the paper's beside them if asked for."""
     study = results.study
     if against is not None and study.table is None:
-        raise ConfigError(f"--against paper: the paper has no table of {study.name}")
+        raise ConfigError(f"--against paper: the paper has no numbers of {study.name}")
     shown = columns(results, metrics or study.metrics)
     table = cells(results, shown, against is not None, gain_over)
     return FORMS[form](results, shown, table)
@@ -30,38 +30,45 @@ def paper_table(
 
 def closing(results: Results, path: Path) -> str:
     return (
-        f"{len(results.outcomes)} runs, {results.seconds:.0f} s of device time. "
+        f"{len(results.cells)} runs, {results.seconds:.0f} s of device time. "
         f"Again: fedfor table {path}"
     )
 
 
 def _markdown(results: Results, shown: Sequence[Column], table: Cells) -> str:
-    lines = ["| | " + " | ".join(c.title for c in shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    lines = [
+        "| | " + " | ".join(_barred(c.title) for c in shown) + " |",
+        "|---" * (len(shown) + 1) + "|",
+    ]
     for name, row in table.items():
-        ours = [
-            f"**{_text(c.ours, k)}**" if c.winner else _text(c.ours, k)
-            for c, k in _with(row, shown)
-        ]
-        lines.append(f"| {name} | " + " | ".join(ours) + " |")
-        for title, texts in _beside(row, shown):
+        ours = [f"**{_text(c.ours)}**" if c.winner else _text(c.ours) for c in row]
+        lines.append(f"| {_barred(name)} | " + " | ".join(ours) + " |")
+        for title, texts in _beside(row):
             lines.append(f"| *{title}* | " + " | ".join(texts) + " |")
     return "\n".join([*lines, "", *_notes(results)])
 
 
+def _barred(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
 def _latex(results: Results, shown: Sequence[Column], table: Cells) -> str:
-    escape = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&"})
-    head = " & ".join(c.title.translate(escape) for c in shown)
+    head = " & ".join(_escaped(c.title) for c in shown)
     lines = [r"\begin{tabular}{l" + "c" * len(shown) + "}", r"\toprule", f" & {head} \\\\"]
     for name, row in table.items():
         ours = [
-            rf"\textbf{{{_text(c.ours, k)}}}" if c.winner else _text(c.ours, k)
-            for c, k in _with(row, shown)
+            rf"\textbf{{{_text(c.ours)}}}" if c.winner else _escaped(_text(c.ours)) for c in row
         ]
-        lines += [r"\midrule", f"{name.translate(escape)} & " + " & ".join(ours) + r" \\"]
-        for title, texts in _beside(row, shown):
+        lines += [r"\midrule", f"{_escaped(name)} & " + " & ".join(ours) + r" \\"]
+        for title, texts in _beside(row):
             lines.append(rf"\quad\textit{{{title}}} & " + " & ".join(texts) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    return "\n".join([*lines, *(f"% {note}" for note in _notes(results))])
+    lines += [r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join([*lines, *(rf"{_escaped(note)}\\" for note in _notes(results))])
+
+
+def _escaped(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(c, f"\\{c}" if c in "%_&#${}" else c) for c in text)
 
 
 def _csv(results: Results, shown: Sequence[Column], table: Cells) -> str:
@@ -95,27 +102,30 @@ def _with(row: list[TableCell], shown: Sequence[Column]) -> list[tuple[TableCell
     return list(zip(row, shown, strict=True))
 
 
-def _beside(row: list[TableCell], shown: Sequence[Column]) -> list[tuple[str, list[str]]]:
+def _beside(row: list[TableCell]) -> list[tuple[str, list[str]]]:
     """The paper's line, and that of the differences, for rows that the paper has."""
     if all(cell.paper is None for cell in row):
         return []
-    papers = ["-" if c.paper is None else _text(c.paper, k) for c, k in _with(row, shown)]
+    papers = ["-" if c.paper is None else _text(c.paper) for c in row]
     apart = ["-" if c.apart is None else f"{c.apart:+.1f}" for c in row]
     return [("paper", papers), ("difference, deviations", apart)]
 
 
-def _text(value: Value, column: Column) -> str:
+def _text(value: Value) -> str:
     if value.mean is None:
         return value.words
     text = f"{value.mean:.1f}"
-    return text if value.deviation is None else f"{text} ({value.deviation:.1f})"
+    if value.deviation is not None:
+        text += f" ({value.deviation:.1f})"
+    return text if value.seeds is None else f"{text} [{value.seeds} of the seeds]"
 
 
 def _notes(results: Results) -> list[str]:
     """What must be said below every table."""
-    seeds = sorted({o.seed for o in results.outcomes})
+    seeds = sorted({o.seed for o in results.cells})
     devices = dict.fromkeys(str(made.get("device", "?")) for made in results.made)
     return [
         f"Mean (deviation) over seeds {', '.join(map(str, seeds))}; on {', '.join(devices)}.",
         *(f"Data: {note}." for note in results.notes),
+        *(f"Not as the study is written: {changed}." for changed in results.study.changed),
     ]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+ARCHIVES = (".tar.gz", ".zip")
+
 
 @dataclass(frozen=True)
 class Download:
@@ -26,6 +28,10 @@ class Download:
     @property
     def path(self) -> str:
         return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    @property
+    def is_archive(self) -> bool:
+        return self.name.endswith(ARCHIVES)
 
 
 @dataclass(frozen=True)

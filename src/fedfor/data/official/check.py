@@ -49,12 +49,12 @@ def glance(name: str, root: Path) -> str:
         if lacking:
             return f"not {', '.join(lacking)}"
         return "complete" if set(words.values()) == {"complete"} else "in part"
-    if not any(made(item, root) for item in entry.downloads):
-        return "no"
     try:
+        if not any(made(item, root) for item in entry.downloads):
+            return "no"
         sources, _ = open_sources(name, root, entry.per_domain or 0)
         counts = {domain: (len(train), len(test)) for domain, (train, test) in sources.items()}
-    except DataError:
+    except (DataError, OSError):
         return "broken"
     if entry.images:
         complete = all(sum(counts[domain]) == images for domain, images in entry.images)

@@ -1,39 +1,50 @@
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .pickles import read_pickle
-from .problems import broken, missing
+from .problems import broken, missing, unread
 from .sources import Part
 
 NAME = "cifar10"
 BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 PIXELS = 3 * 32 * 32
+OUTSIDE = "it has a label outside 0 to 9"
 
 
 def read_cifar10(root: Path) -> tuple[Part, Part]:
-    """Train and test, from the binary or from the python version."""
-    if (folder := root / BINARY).is_dir():
-        *train, test = [_binary(folder / f"{batch}.bin") for batch in BATCHES]
-    elif (folder := root / PYTHON).is_dir():
-        *train, test = [_python(folder / batch) for batch in BATCHES]
-    else:
-        raise missing(NAME, root / BINARY)
+    """Train and test, from the binary or from the python version: the one with more files."""
+    binary = [root / BINARY / f"{batch}.bin" for batch in BATCHES]
+    python = [root / PYTHON / batch for batch in BATCHES]
+    try:
+        if not (root / BINARY).is_dir() and not (root / PYTHON).is_dir():
+            raise missing(NAME, root / BINARY)
+        if _count(binary) >= _count(python):
+            *train, test = map(_binary, binary)
+        else:
+            *train, test = map(_python, python)
+    except OSError as error:
+        raise unread(NAME, Path(error.filename or root), error) from error
     x = np.concatenate([batch.x for batch in train])
     return Part(x, np.concatenate([batch.y for batch in train])), test
+
+
+def _count(paths: list[Path]) -> int:
+    return sum(path.exists() for path in paths)
 
 
 def _binary(path: Path) -> Part:
     try:
         raw = np.fromfile(path, np.uint8)
-    except FileNotFoundError as error:
-        raise missing(NAME, path) from error
+    except OSError as error:
+        raise unread(NAME, path, error) from error
     if len(raw) == 0 or len(raw) % (1 + PIXELS):
         raise broken(NAME, path, f"{len(raw):,} bytes are not whole images of {1 + PIXELS:,} bytes")
     rows = raw.reshape(-1, 1 + PIXELS)
-    return _part(path, rows[:, 1:], rows[:, 0])
+    if rows[:, 0].max() > 9:
+        raise broken(NAME, path, OUTSIDE)
+    return Part(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64))
 
 
 def _python(path: Path) -> Part:
@@ -43,15 +54,10 @@ def _python(path: Path) -> Part:
     x, y = (batch.get(key.encode(), batch.get(key)) for key in ("data", "labels"))
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.ndim != 2 or x.shape[1] != PIXELS:
         raise broken(NAME, path, f"'data' is not an array of {PIXELS:,} bytes for each image")
-    if not isinstance(y, list) or len(y) != len(x) or not all(isinstance(i, int) for i in y):
+    if not isinstance(y, list) or len(y) != len(x) or not all(type(i) is int for i in y):
         raise broken(NAME, path, f"'labels' is not a list of {len(x):,} whole numbers")
     if not y:
         raise broken(NAME, path, "it has no images")
-    return _part(path, x, y)
-
-
-def _part(path: Path, x: Any, y: Any) -> Part:
-    labels = np.asarray(y, np.int64)
-    if labels.min() < 0 or labels.max() > 9:
-        raise broken(NAME, path, "it has a label outside 0 to 9")
-    return Part(x.reshape(-1, 3, 32, 32), labels)
+    if min(y) < 0 or max(y) > 9:
+        raise broken(NAME, path, OUTSIDE)
+    return Part(x.reshape(-1, 3, 32, 32), np.array(y, np.int64))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -25,8 +25,10 @@ def fetch(name: str, item: Download, root: Path, on_bytes: OnBytes) -> Path:
     """
     target = root / item.path
     part = target.with_name(f"{target.name}.part")
-    _receive(name, item, target, part, on_bytes)
+    ended = _receive(name, item, target, part, on_bytes)
     if (found := wrong_checksum(part, item.checksum)) is not None:
+        if not ended:
+            raise _broke_off(name, item, f"{part.stat().st_size:,} bytes")
         part.unlink()
         raise DataError(
             f"{name}: what {item.url} sent has the checksum {found}, not {item.checksum}, and was "
@@ -47,7 +49,8 @@ def wrong_checksum(path: Path, checksum: str | None) -> str | None:
     return None if found == checksum else found
 
 
-def _receive(name: str, item: Download, target: Path, part: Path, on_bytes: OnBytes) -> None:
+def _receive(name: str, item: Download, target: Path, part: Path, on_bytes: OnBytes) -> bool:
+    """Whether it surely has its end: where no length is told, a break may look like it."""
     have = part.stat().st_size if part.exists() else 0
     try:
         response = _ask(item.url, have)
@@ -56,8 +59,8 @@ def _receive(name: str, item: Download, target: Path, part: Path, on_bytes: OnBy
         if error.code != 416 or not have:
             raise _no_way(name, item, target, f"answers {error.code} {error.reason}") from error
         if error.headers.get("Content-Range") != f"bytes */{have}":
-            _start_over(name, item, target, part, on_bytes)
-        return  # else all of it was here already
+            return _start_over(name, item, target, part, on_bytes)
+        return True  # all of it was here already
     except (OSError, HTTPException) as error:
         cause = getattr(error, "reason", error)
         why = in_short(cause if isinstance(cause, OSError) else error)
@@ -65,9 +68,8 @@ def _receive(name: str, item: Download, target: Path, part: Path, on_bytes: OnBy
     with response:
         goes_on = response.status == 206
         if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            _start_over(name, item, target, part, on_bytes)
-        else:
-            _write(name, item, response, part, have if goes_on else 0, on_bytes)
+            return _start_over(name, item, target, part, on_bytes)
+        return _write(name, item, response, part, have if goes_on else 0, on_bytes)
 
 
 def _ask(url: str, have: int) -> HTTPResponse:
@@ -78,36 +80,47 @@ def _ask(url: str, have: int) -> HTTPResponse:
     return response
 
 
-def _start_over(name: str, item: Download, target: Path, part: Path, on_bytes: OnBytes) -> None:
+def _start_over(name: str, item: Download, target: Path, part: Path, on_bytes: OnBytes) -> bool:
     part.unlink()
-    _receive(name, item, target, part, on_bytes)
+    return _receive(name, item, target, part, on_bytes)
 
 
 def _write(
     name: str, item: Download, response: HTTPResponse, part: Path, start: int, on_bytes: OnBytes
-) -> None:
-    length = response.headers.get("Content-Length")
-    total = start + int(length) if length else None
-    done = start
+) -> bool:
+    length = response.headers.get("Content-Length", "")
+    total = start + int(length) if length.isdecimal() else None
+    done, breaks = start, False
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab" if start else "wb") as file:
-        while block := _block(response):
+        while not breaks:
+            block, breaks = _block(response)
+            if not block:
+                break
             file.write(block)
             done += len(block)
             on_bytes(item.name, done, total)
-    if total is not None and done < total:
-        raise DataError(
-            f"{name}: {item.url} broke off after {done:,} of {total:,} bytes; run "
-            f"'fedfor data get {name}' again to go on from there"
-        )
+    if breaks or (total is not None and done < total):
+        of = "" if total is None else f" of {total:,}"
+        raise _broke_off(name, item, f"{done:,}{of} bytes")
+    return total is not None or response.chunked
 
 
-def _block(response: HTTPResponse) -> bytes:
-    """Empty at the end, and where the connection breaks."""
+def _block(response: HTTPResponse) -> tuple[bytes, bool]:
+    """Empty at the end, and whether the connection broke."""
     try:
-        return response.read(BLOCK)
+        return response.read(BLOCK), False
+    except IncompleteRead as error:
+        return error.partial, True
     except (OSError, HTTPException):
-        return b""
+        return b"", True
+
+
+def _broke_off(name: str, item: Download, after: str) -> DataError:
+    return DataError(
+        f"{name}: {item.url} broke off after {after}; run 'fedfor data get {name}' again to go on "
+        "from there"
+    )
 
 
 def _no_way(name: str, item: Download, target: Path, what: str) -> DataError:

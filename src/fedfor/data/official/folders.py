@@ -12,7 +12,7 @@ import numpy as np
 
 from .images import ImageFiles
 from .pickles import read_pickle
-from .problems import broken, missing
+from .problems import broken, missing, unread
 
 SIDE = 256
 SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -30,9 +30,13 @@ class DomainFolders:
 
     def read(self, root: Path) -> dict[str, tuple[ImageFiles, ImageFiles]]:
         """Train and test of each domain; a part of train is taken from the front."""
-        if not (root / self.folder).is_dir():
-            raise missing(self.name, root / self.folder)
-        return {domain: self._domain(root, domain) for domain in self.domains}
+        try:
+            if not (root / self.folder).is_dir():
+                raise missing(self.name, root / self.folder)
+            return {domain: self._domain(root, domain) for domain in self.domains}
+        except OSError as error:
+            place = Path(error.filename or root / self.folder)
+            raise unread(self.name, place, error) from error
 
     def split_notes(self, root: Path) -> list[str]:
         """What is to be said where the split is not FedBN's."""
@@ -50,6 +54,9 @@ class DomainFolders:
         else:
             lists = list_, list_.with_name(list_.name.replace("_train.", "_test."))
             train, test = (self._listed(root, path) for path in lists)
+            for path, listing in zip(lists, (train, test), strict=True):
+                if not listing:
+                    raise broken(self.name, path, "it has no image of the ten classes")
         return self._files(train), self._files(test)
 
     def _files(self, listing: Listing) -> ImageFiles:
@@ -95,6 +102,8 @@ class DomainFolders:
         for label, names in enumerate(self.classes):
             inner = _first_folder(self.name, folder, names)
             files = sorted(p for p in inner.iterdir() if p.suffix.lower() in SUFFIXES)
+            if not files:
+                raise missing(self.name, inner / "*.jpg")
             listing = _shuffled([(path, label) for path in files])
             held = round(len(listing) / 5)
             test += listing[:held]
@@ -136,8 +145,8 @@ def _lines(name: str, path: Path) -> list[str]:
     """DomainNet's lists: lines such as 'clipart/bird/clipart_029_000001.jpg 28'."""
     try:
         lines = [line.split() for line in path.read_text("utf-8").splitlines() if line.strip()]
-    except FileNotFoundError as error:
-        raise missing(name, path) from error
+    except OSError as error:
+        raise unread(name, path, error) from error
     except UnicodeDecodeError as error:
         raise broken(name, path, "it is no text") from error
     for number, line in enumerate(lines, 1):

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import in_short
-from .problems import broken, missing
+from .problems import broken, unread
 from .sources import Part
 
 NAME = "mnist"
+SIDE = 28
 IMAGES, LABELS = 0x803, 0x801  # the first four bytes: unsigned bytes in three dimensions, in one
 
 
@@ -22,6 +23,9 @@ def read_mnist(root: Path) -> tuple[Part, Part]:
 
 def _part(folder: Path, part: str) -> Part:
     images, x = _read(folder, f"{part}-images-idx3-ubyte", IMAGES)
+    if x.shape[1:] != (SIDE, SIDE):
+        height, width = x.shape[1:]
+        raise broken(NAME, images, f"{height} x {width} pixels in place of {SIDE} x {SIDE}")
     labels, y = _read(folder, f"{part}-labels-idx1-ubyte", LABELS)
     if len(x) != len(y):
         raise broken(NAME, labels, f"{len(y):,} labels for the {len(x):,} images of {images.name}")
@@ -32,13 +36,13 @@ def _part(folder: Path, part: str) -> Part:
 
 def _read(folder: Path, stem: str, magic: int) -> tuple[Path, NDArray[np.uint8]]:
     path = folder / stem
-    if not path.is_file():
-        path = folder / f"{stem}.gz"
     try:
+        if not path.is_file():
+            path = folder / f"{stem}.gz"
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except FileNotFoundError as error:
-        raise missing(NAME, path) from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except OSError as error:
+        raise unread(NAME, path, error) from error
+    except (EOFError, zlib.error) as error:
         raise broken(NAME, path, in_short(error)) from error
     dimensions = magic & 0xFF
     head = 4 + 4 * dimensions

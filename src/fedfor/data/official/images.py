@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError, in_short
 from ..labelled import Rows
-from .problems import broken, missing
+from .problems import broken, unread
 from .sources import Part
 
 if TYPE_CHECKING:
@@ -50,11 +50,12 @@ class ImageFiles:
         try:
             with Image.open(path) as image:
                 colour = _in_colour(image)
-        except FileNotFoundError as error:
-            raise missing(self.name, path) from error
+        except UnidentifiedImageError as error:
+            raise broken(self.name, path, "it is no image") from error
+        except OSError as error:
+            raise unread(self.name, path, error) from error
         except Exception as error:  # a broken image can raise anything
-            why = "it is no image" if isinstance(error, UnidentifiedImageError) else None
-            raise broken(self.name, path, why or in_short(error)) from error
+            raise broken(self.name, path, in_short(error)) from error
         if not self.resize and colour.size != (self.side, self.side):
             width, height = colour.size
             why = f"{width} x {height} pixels in place of {self.side} x {self.side}"

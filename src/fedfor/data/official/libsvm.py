@@ -6,7 +6,7 @@ import numpy as np
 
 from ...errors import in_short
 from ..labelled import Rows
-from .problems import broken, missing
+from .problems import broken, unread
 from .sources import Part
 
 NAME = "usps"
@@ -27,23 +27,23 @@ class UspsFile:
         try:
             with bz2.open(self.path) as file:
                 return sum(1 for line in file if line.strip())
-        except FileNotFoundError as error:
-            raise missing(NAME, self.path) from error
-        except (EOFError, OSError) as error:
+        except OSError as error:
+            raise unread(NAME, self.path, error) from error
+        except EOFError as error:
             raise broken(NAME, self.path, in_short(error)) from error
 
     def take(self, rows: Rows | None = None) -> Part:
         from sklearn.datasets import load_svmlight_file
 
-        if not self.path.is_file():
-            raise missing(NAME, self.path)
         try:
             table, digits = load_svmlight_file(str(self.path), n_features=PIXELS, zero_based=False)
-        except ValueError as error:
+        except OSError as error:
+            raise unread(NAME, self.path, error) from error
+        except EOFError as error:
+            raise broken(NAME, self.path, in_short(error)) from error
+        except (ValueError, OverflowError) as error:
             why = f"it is not LIBSVM's format: {in_short(error)}"
             raise broken(NAME, self.path, why) from error
-        except (EOFError, OSError) as error:
-            raise broken(NAME, self.path, in_short(error)) from error
         if len(digits) == 0:
             raise broken(NAME, self.path, "it has no lines")
         if (short := np.flatnonzero(np.diff(table.indptr) != PIXELS)).size:

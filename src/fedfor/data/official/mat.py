@@ -8,8 +8,11 @@ import numpy as np
 
 from ...errors import in_short
 from ..labelled import Rows
-from .problems import broken, missing
+from .problems import broken, unread
 from .sources import Part
+
+SHAPE = (32, 32, 3)
+OTHER_SHAPE = "X is not of 32 x 32 x 3 bytes for each image"
 
 
 def read_svhn(root: Path) -> tuple["MatFile", "MatFile"]:
@@ -38,17 +41,22 @@ class MatFile:
         shapes = {name: shape for name, shape, _ in self._ask("whosmat")}
         if len(shapes.get("X", ())) != 4 or "y" not in shapes:
             raise broken(self.name, self.path, "it has not the arrays X and y")
+        if shapes["X"][:3] != SHAPE or shapes["X"][3] == 0:
+            raise broken(self.name, self.path, OTHER_SHAPE)
         return int(shapes["X"][3])
 
     def take(self, rows: Rows | None = None) -> Part:
         arrays = self._ask("loadmat", variable_names=("X", "y"))
         x, y = (np.asarray(arrays.get(key, ())) for key in ("X", "y"))
-        if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.shape[3] == 0:
-            raise broken(self.name, self.path, "X is not of 32 x 32 x 3 bytes for each image")
+        if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != SHAPE or x.shape[3] == 0:
+            raise broken(self.name, self.path, OTHER_SHAPE)
         if y.size != x.shape[3]:
             raise broken(self.name, self.path, f"{y.size:,} labels for {x.shape[3]:,} images")
-        if not np.isin(y, np.arange(11)).all():
+        if y.dtype.kind not in "uif" or not np.isin(y, np.arange(11)).all():
             raise broken(self.name, self.path, "it has a label that is no digit")
+        if np.isin((0, 10), y).all():
+            why = "it has the labels 0 and 10, and either may stand for the digit 0, not both"
+            raise broken(self.name, self.path, why)
         chosen = slice(None) if rows is None else rows
         images = np.ascontiguousarray(x.transpose(3, 2, 0, 1)[chosen])
         return Part(images, y.ravel()[chosen].astype(np.int64) % 10)  # SVHN writes 0 as 10
@@ -59,7 +67,7 @@ class MatFile:
         try:
             with self.path.open("rb") as file:
                 return getattr(scipy.io, function)(file, **options)
-        except FileNotFoundError as error:
-            raise missing(self.name, self.path) from error
+        except OSError as error:
+            raise unread(self.name, self.path, error) from error
         except Exception as error:  # a broken file can raise anything
             raise broken(self.name, self.path, in_short(error)) from error

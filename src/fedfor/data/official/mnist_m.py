@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from .images import ImageFiles
-from .problems import broken, missing
+from .problems import broken, unread
 
 NAME = "mnist-m"
 DIGITS = tuple("0123456789")
@@ -19,14 +19,18 @@ def _part(folder: Path, stem: str) -> ImageFiles:
     path = folder / f"{stem}_labels.txt"
     try:
         lines = [line.split() for line in path.read_text("ascii").splitlines() if line.strip()]
-    except FileNotFoundError as error:
-        raise missing(NAME, path) from error
+    except OSError as error:
+        raise unread(NAME, path, error) from error
     except UnicodeDecodeError as error:
         raise broken(NAME, path, "it is no text") from error
     if not lines:
         raise broken(NAME, path, "it has no lines")
     for number, line in enumerate(lines, 1):
-        if len(line) != 2 or line[1] not in DIGITS or Path(line[0]).name != line[0]:
-            raise broken(NAME, path, f"line {number} is not a file name and a digit")
+        if len(line) != 2 or line[1] not in DIGITS or not _is_png(line[0]):
+            raise broken(NAME, path, f"line {number} is not the name of a png file and a digit")
     y = np.array([int(digit) for _, digit in lines], np.int64)
     return ImageFiles(NAME, tuple(folder / stem / file for file, _ in lines), y, 32, resize=False)
+
+
+def _is_png(file: str) -> bool:
+    return Path(file).name == file and Path(file).suffix == ".png"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import in_short
-from .problems import broken, missing
+from .problems import broken, unread
 
 
 def read_pickle(name: str, path: Path) -> Any:
@@ -20,10 +20,8 @@ def read_pickle(name: str, path: Path) -> Any:
     try:
         with path.open("rb") as file:
             return _plain(_Unpickler(file, encoding="bytes").load())
-    except FileNotFoundError as error:
-        raise missing(name, path) from error
-    except OSError:
-        raise
+    except OSError as error:
+        raise unread(name, path, error) from error
     except Exception as error:  # a broken pickle can raise anything
         raise broken(name, path, in_short(error)) from error
 

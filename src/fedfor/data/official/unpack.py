@@ -1,27 +1,20 @@
-import gzip
+import errno
 import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ...errors import DataError, in_short
-from .problems import broken
+from .problems import broken, is_filled
 
-SUFFIXES = (".tar.gz", ".zip")
-BROKEN = (
-    EOFError,
-    RuntimeError,  # a zip with a password
-    gzip.BadGzipFile,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+OF_THE_ARCHIVE = (None, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""What its contents cause, as a file and a folder of one name do; the others are the disk's."""
 
 
-def unpack(name: str, archive: Path, folder: Path) -> None:
-    """All of it into the folder, or nothing of it."""
+def unpack(name: str, archive: Path, folder: Path, wanted: Sequence[str]) -> None:
+    """All of it into the folder, or nothing of it: one of those that are wanted must be in it."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder) as temporary:
         aside = Path(temporary)
@@ -30,17 +23,32 @@ def unpack(name: str, archive: Path, folder: Path) -> None:
                 _unzip(name, archive, aside)
             else:
                 _untar(name, archive, aside)
-        except BROKEN as error:
+        except DataError:
+            raise
+        except OSError as error:
+            if error.errno not in OF_THE_ARCHIVE:
+                raise
+            raise broken(name, archive, _clash(error) or in_short(error)) from error
+        except Exception as error:  # a broken archive can raise anything
             raise broken(name, archive, in_short(error)) from error
+        if not any((aside / place).exists() for place in wanted):
+            raise DataError(
+                f"{name}: {archive} has no {wanted[0]} in it, so nothing of it was unpacked; it "
+                f"is another file: delete it and run 'fedfor data get {name}' again"
+            )
         found = [path for path in aside.iterdir() if path.name != "__MACOSX"]
         for path in found:
-            if (folder / path.name).exists():
+            place = folder / path.name
+            if place.exists() and (place.is_file() or is_filled(place)):
                 raise DataError(
-                    f"{name}: {folder / path.name} is in the way of what {archive} holds; move it "
+                    f"{name}: {place} is in the way of what {archive} holds; move it "
                     f"away and run 'fedfor data get {name}' again"
                 )
         for path in found:
-            shutil.move(path, folder / path.name)
+            place = folder / path.name
+            if place.exists():
+                place.rmdir()  # move would go into it
+            shutil.move(path, place)
 
 
 def _unzip(name: str, archive: Path, aside: Path) -> None:
@@ -62,6 +70,12 @@ def _untar(name: str, archive: Path, aside: Path) -> None:
             if (content := packed.extractfile(member)) is not None:
                 with content, target.open("wb") as file:
                     shutil.copyfileobj(content, file)
+
+
+def _clash(error: OSError) -> str | None:
+    if isinstance(error, (FileExistsError, IsADirectoryError, NotADirectoryError)):
+        return "it has a file and a folder of one name"
+    return None
 
 
 def _leads_out(member: str) -> bool:
