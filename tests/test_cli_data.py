@@ -48,6 +48,51 @@ def test_list(fedfor: Cli, tmp_path: Path) -> None:
     assert f"They are looked for in {tmp_path}" in out
 
 
+def test_list_goes_on_after_an_odd_set(fedfor: Cli, tmp_path: Path) -> None:
+    tiny.mnist_m(tmp_path)
+    labels = tmp_path / "mnist_m" / "mnist_m_train_labels.txt"
+    labels.unlink()
+    labels.mkdir()
+    code, out, err = fedfor("data", "list")
+    assert (code, err) == (0, "")
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "broken" in rows["mnist-m"]
+    assert "not mnist" in rows["digits-five"]
+
+
+def test_list_goes_on_after_an_error_of_the_disk(
+    fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedfor.data.official import sets
+
+    def fails(root: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    tiny.mnist(tmp_path)
+    monkeypatch.setitem(sets.SINGLE, "mnist", fails)
+    code, out, _ = fedfor("data", "list")
+    assert code == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "broken" in rows["mnist"]
+
+
+def test_roots_that_cannot_be(fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = fedfor("data", "list", "--data-root", "")
+    assert (code, out) == (2, "")
+    assert err == "error: --data-root is empty; name a folder, or leave it out\n"
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    for command in (("list",), ("check", "mnist"), ("get", "mnist"), ("path",)):
+        code, _, err = fedfor("data", *command, "--data-root", file)
+        assert code == 2
+        assert err == (
+            f"error: the data root {file} is no folder; name a folder with --data-root or "
+            "FEDFOR_DATA\n"
+        )
+    monkeypatch.chdir(tmp_path)
+    assert fedfor("data", "path", "--data-root", ".") == (0, f"{tmp_path}\n", "")
+
+
 def test_list_tells_what_is_complete(
     fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

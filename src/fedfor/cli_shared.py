@@ -23,7 +23,7 @@ DataRoot = Annotated[
     typer.Option(
         "--data-root",
         parser=_folder,
-        metavar="PATH",
+        metavar="<path>",
         help="Where the data are. Default: FEDFOR_DATA, else a cache folder.",
     ),
 ]

@@ -15,6 +15,8 @@ class Server:
     knows_ranges: bool = True
     breaks_after: int | None = None
     """How many bytes of an answer are sent before the connection breaks."""
+    length: str = "told"
+    """Or untold, so that the end of the connection is that of the file; or chunked."""
     asked: list[str | None] = field(default_factory=list)
     """The ranges that were asked for."""
 
@@ -60,6 +62,12 @@ def answer(request: BaseHTTPRequestHandler, server: Server) -> None:
         request.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
     else:
         request.send_response(200)
-    request.send_header("Content-Length", str(len(body) - start))
+    if server.length == "told":
+        request.send_header("Content-Length", str(len(body) - start))
+    if server.length == "chunked":
+        request.send_header("Transfer-Encoding", "chunked")
     request.end_headers()
+    if server.length == "chunked":
+        request.wfile.write(b"%x\r\n" % (len(body) - start))
+        body += b"\r\n0\r\n\r\n"
     request.wfile.write(body[start:][: server.breaks_after])

@@ -1,3 +1,4 @@
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,45 @@ def test_damaged_binary(root: Path, damage: Callable[[bytes], bytes] | None, wor
     assert words in str(error.value)
     assert str(path) in str(error.value)
     assert "fedfor data get cifar10" in str(error.value)
+
+
+def test_the_version_with_more_files_is_read(root: Path) -> None:
+    (root / "cifar-10-batches-bin").mkdir(parents=True)
+    x = tiny.cifar10_python(root)
+    assert np.array_equal(read_cifar10(root)[0].x, x)
+    (root / "cifar-10-batches-bin").rmdir()
+    both = tiny.cifar10_binary(root)
+    assert np.array_equal(read_cifar10(root)[0].x, both)
+    (root / "cifar-10-batches-bin" / "test_batch.bin").unlink()
+    assert np.array_equal(read_cifar10(root)[0].x, x)
+
+
+def test_the_folder_to_delete_is_named(root: Path) -> None:
+    tiny.cifar10_binary(root)
+    folder = root / "cifar-10-batches-bin"
+    (folder / "test_batch.bin").write_bytes(b"")
+    with pytest.raises(DataError, match=f"; delete the folder {folder} and run 'fedfor data get"):
+        read_cifar10(root)
+    (folder / "test_batch.bin").unlink()
+    with pytest.raises(DataError, match=f"; {folder} is not complete: delete it and run"):
+        read_cifar10(root)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([10**30], "it has a label outside 0 to 9"),
+        ([-1], "it has a label outside 0 to 9"),
+        ([True], "'labels' is not a list of 1 whole numbers"),
+        ([1, 2], "'labels' is not a list of 1 whole numbers"),
+    ],
+)
+def test_wrong_labels_of_the_python_version(root: Path, labels: list[int], words: str) -> None:
+    tiny.cifar10_python(root)
+    batch = {b"data": np.zeros((1, 3072), np.uint8), b"labels": labels}
+    (root / "cifar-10-batches-py" / "data_batch_1").write_bytes(pickle.dumps(batch))
+    with pytest.raises(DataError, match=f"data_batch_1 is broken .{words}"):
+        read_cifar10(root)
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.99])

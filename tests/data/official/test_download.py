@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedfor.data.official.catalogue import Download
-from fedfor.data.official.download import fetch
+from fedfor.data.official.download import BLOCK, fetch
 from fedfor.errors import DataError
 
 from .server import Server, serving
@@ -82,6 +82,40 @@ def test_a_wrong_checksum_removes_the_file(server: Server, root: Path, have: int
     assert "has the checksum md5:" in str(error.value)
     assert "and was removed; run 'fedfor data get x' again" in str(error.value)
     assert list((root / "folder").iterdir()) == []
+
+
+@pytest.mark.parametrize("length", ["untold", "chunked"])
+def test_a_break_without_a_length_keeps_the_part(server: Server, root: Path, length: str) -> None:
+    server.length, server.breaks_after = length, BLOCK
+    with pytest.raises(DataError, match=r"a.bin broke off after 262,144 bytes; run 'fedfor data"):
+        fetch("x", item(server), root, silent)
+    assert (root / "folder" / "a.bin.part").read_bytes() == BODY[:BLOCK]
+    server.breaks_after = None
+    assert fetch("x", item(server), root, silent).read_bytes() == BODY
+    assert server.asked == [None, "bytes=262144-"]
+
+
+def test_a_break_shows_even_without_length_and_checksum(server: Server, root: Path) -> None:
+    server.length, server.breaks_after = "chunked", BLOCK
+    with pytest.raises(DataError, match="broke off after 262,144 bytes"):
+        fetch("x", Download(f"{server.address}/a.bin", None), root, silent)
+    assert not (root / "a.bin").exists()
+
+
+def test_another_file_without_a_length_is_not_kept_for_ever(server: Server, root: Path) -> None:
+    server.length = "untold"
+    server.files["a.bin"] = b"x" * len(BODY)
+    with pytest.raises(DataError, match="broke off after 1,024,000 bytes"):
+        fetch("x", item(server), root, silent)
+    with pytest.raises(DataError, match="and was removed"):
+        fetch("x", item(server), root, silent)
+    assert list((root / "folder").iterdir()) == []
+
+
+@pytest.mark.parametrize("length", ["untold", "chunked"])
+def test_a_whole_file_without_a_length(server: Server, root: Path, length: str) -> None:
+    server.length = length
+    assert fetch("x", item(server), root, silent).read_bytes() == BODY
 
 
 def test_an_unknown_checksum_is_not_checked(server: Server, root: Path) -> None:

@@ -137,13 +137,15 @@ def test_domainnets_own_lists(root: Path) -> None:
     ("raw", "words"),
     [
         (b"clipart/bird/a.png\n", "line 1 is not a path and a number"),
+        (b"clipart/aircraft_carrier/a.png 0\n", "it has no image of the ten classes"),
         (b"clipart/../bird/a.png 3\n", "it names a file outside the folder"),
         (b"\xff\xfe", "it is no text"),
     ],
 )
 def test_wrong_lists_of_domainnet(root: Path, raw: bytes, words: str) -> None:
     tiny.domainnet(root, images=1)
-    (root / "DomainNet" / "clipart_train.txt").write_bytes(raw)
+    for part in ("train", "test"):
+        (root / "DomainNet" / f"clipart_{part}.txt").write_bytes(raw)
     with pytest.raises(DataError) as error:
         DOMAINNET.read(root)
     assert words in str(error.value)
@@ -155,6 +157,8 @@ def test_missing_folders(root: Path) -> None:
     tiny.office_caltech(root, images=1)
     for path in (root / "office_caltech_10" / "webcam" / "mug").iterdir():
         path.unlink()
+    with pytest.raises(DataError, match=r"there is no .*webcam.mug.\*.jpg"):
+        OFFICE_CALTECH.read(root)
     (root / "office_caltech_10" / "webcam" / "mug").rmdir()
     with pytest.raises(DataError, match=r"there is no .*webcam.mug"):
         OFFICE_CALTECH.read(root)

@@ -1,5 +1,7 @@
+import errno
 import hashlib
 import io
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -10,9 +12,11 @@ from urllib.parse import urlparse
 import pytest
 
 from fedfor.data.official.catalogue import CATALOGUE, Download, Entry
+from fedfor.data.official.check import check
 from fedfor.data.official.get import get
 from fedfor.errors import DataError
 
+from . import tiny
 from .server import Server, serving
 
 Member = tuple[str, bytes]
@@ -37,9 +41,9 @@ def link(name: str, target: str) -> tarfile.TarInfo:
     return info
 
 
-def zipped(*members: Member) -> bytes:
+def zipped(*members: Member, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     raw = io.BytesIO()
-    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(raw, "w", method) as packed:
         for name, body in members:
             packed.writestr(name, body)
     return raw.getvalue()
@@ -48,6 +52,14 @@ def zipped(*members: Member) -> bytes:
 def flipped(raw: bytes) -> bytes:
     middle = len(raw) // 2
     return raw[:middle] + bytes([raw[middle] ^ 0xFF]) + raw[middle + 1 :]
+
+
+def damaged(raw: bytes) -> bytes:
+    """The first bytes of what is packed in it, behind the head and the name."""
+    return raw[:40] + bytes(20) + raw[60:]
+
+
+NOISE = hashlib.shake_128(b"").digest(999)
 
 
 @pytest.fixture
@@ -138,12 +150,19 @@ def test_evil_members_unpack_nothing(
         ("a.tar.gz", b"<html>"),
         ("a.zip", zipped(("set/one", b"1"))[:-9]),
         ("a.zip", flipped(zipped(("set/one", bytes(range(256)) * 99)))),
+        ("a.zip", damaged(zipped(("set/one", NOISE), method=zipfile.ZIP_LZMA))),
+        ("a.zip", damaged(zipped(("set/one", NOISE), method=zipfile.ZIP_BZIP2))),
+        ("a.zip", zipped(("set", b"1"), ("set/one", b"2"))),
+        ("a.zip", zipped(("set/one", b"1"), ("set", b"2"))),
+        ("a.tar.gz", tar(("set", b"1"), ("set/one", b"2"))),
+        ("a.tar.gz", tar(("set/one", b"1"), ("set", b"2"))),
+        ("a.zip", zipped(("s" * 300, b"1"))),
     ],
 )
 def test_broken_archives_unpack_nothing(
     getting: Callable[..., Getter], root: Path, file: str, body: bytes
 ) -> None:
-    with pytest.raises(DataError, match=f"{file} is broken"):
+    with pytest.raises(DataError, match=f"{file} is broken .*; delete it and run 'fedfor data"):
         getting(file, body, makes=("set",))()
     assert [p.name for p in root.iterdir()] == [file]
 
@@ -152,11 +171,42 @@ def test_another_archive_and_something_in_the_way(
     getting: Callable[..., Getter], root: Path
 ) -> None:
     (root / "set").mkdir(parents=True)
+    (root / "set" / "mine").write_bytes(b"")
     with pytest.raises(DataError, match="set is in the way of what"):
-        getting("a.zip", zipped(("set/one", b"1")), makes=("set/two",))()
+        getting("a.zip", zipped(("set/one", b"1")), makes=("set/one",))()
+    (root / "set" / "mine").unlink()
     (root / "set").rmdir()
-    with pytest.raises(DataError, match="has no set/two in it; it is another file"):
+    with pytest.raises(DataError) as error:
         getting("a.zip", zipped(("set/one", b"1")), makes=("set/two",))()
+    assert "a.zip has no set/two in it, so nothing of it was unpacked" in str(error.value)
+    assert "another file: delete it and run 'fedfor data get x' again" in str(error.value)
+    assert [path.name for path in root.iterdir()] == ["a.zip"]
+
+
+def test_an_empty_folder_is_not_in_the_way(getting: Callable[..., Getter], root: Path) -> None:
+    (root / "set").mkdir(parents=True)
+    getting("a.zip", zipped(("set/one", b"1")), makes=("set",))()
+    assert [str(p.relative_to(root)) for p in root.rglob("*")] == ["set", "set/one"]
+
+
+def test_a_disk_that_cannot_be_written(getting: Callable[..., Getter], root: Path) -> None:
+    root.mkdir()
+    (root / "inner").write_bytes(b"")
+    with pytest.raises(DataError) as error:
+        getting("a.zip", zipped(("set/one", b"1")), folder="inner", makes=("inner/set",))()
+    assert f"x: cannot read or write in {root} ([Errno " in str(error.value)
+    assert "run 'fedfor data get x' again" in str(error.value)
+
+
+def test_a_full_disk_is_not_a_broken_archive(
+    getting: Callable[..., Getter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
+    with pytest.raises(DataError, match=r"No space left on device.; see that there is room"):
+        getting("a.zip", zipped(("set/one", b"1")), makes=("set",))()
 
 
 def test_what_was_put_there_by_hand_is_checked_and_kept(
@@ -173,6 +223,98 @@ def test_what_was_put_there_by_hand_is_checked_and_kept(
     assert (root / "set" / "one").read_bytes() == b"1"
     assert (root / "a.zip").exists()
     assert server.asked == []
+
+
+@pytest.fixture
+def whole_sets(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archives of CIFAR-10, MNIST-M and a domain, where their publishers' would be."""
+    made = tmp_path / "made"
+    tiny.cifar10_binary(made)
+    tiny.mnist_m(made)
+    tiny.domainnet(made, images=1)
+    for name in ("cifar10", "mnist-m", "domainnet"):
+        entry = CATALOGUE[name]
+        items = []
+        for item in filter(lambda item: item.is_archive, entry.downloads):
+            folder = made / item.makes[0]
+            files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+            base = made / item.folder
+            members = [(str(path.relative_to(base)), path.read_bytes()) for path in files]
+            pack = zipped if item.name.endswith(".zip") else tar
+            server.files[item.name] = pack(*members)
+            url = f"{server.address}/{item.name}"
+            items.append(replace(item, url=url, file=item.name, checksum=None))
+        monkeypatch.setitem(CATALOGUE, name, replace(entry, downloads=tuple(items)))
+
+
+@pytest.mark.usefixtures("whole_sets")
+@pytest.mark.parametrize(
+    ("name", "folder", "file"),
+    [
+        ("cifar10", "cifar-10-batches-bin", "data_batch_3.bin"),
+        ("mnist-m", "mnist_m", "mnist_m_test_labels.txt"),
+        ("mnist-m", "mnist_m", "mnist_m_train/00000004.png"),
+        ("domainnet", "DomainNet/quickdraw", "tiger/quickdraw_000000.png"),
+    ],
+)
+def test_a_file_that_is_gone_can_be_got_again(
+    root: Path, name: str, folder: str, file: str
+) -> None:
+    """What check advises, what get advises then, and the set is whole."""
+
+    def run() -> None:
+        get(name, root, lambda _: None, lambda *_: None)
+
+    run()
+    check(name, root)
+    (root / folder / file).unlink()
+    with pytest.raises(DataError) as error:
+        check(name, root)
+    assert f"{root / folder} is not complete: delete it and run" in str(error.value)
+    with pytest.raises(DataError) as error:
+        run()
+    assert f"{name}: {root / folder} is not complete, there is no {root / folder}/" in str(
+        error.value
+    )
+    assert f"; delete {root / folder} and run 'fedfor data get {name}' again" in str(error.value)
+    shutil.rmtree(root / folder)
+    run()
+    check(name, root)
+
+
+@pytest.mark.usefixtures("whole_sets")
+def test_an_empty_folder_is_filled(root: Path) -> None:
+    (root / "cifar-10-batches-bin").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"no .*data_batch_1.bin; get it with 'fedfor data get"):
+        check("cifar10", root)
+    get("cifar10", root, lambda _: None, lambda *_: None)
+    check("cifar10", root)
+
+
+def test_an_empty_folder_does_not_hide_the_other_version(root: Path) -> None:
+    (root / "cifar-10-batches-bin").mkdir(parents=True)
+    tiny.cifar10_python(root)
+    said: list[str] = []
+    get("cifar10", root, said.append, lambda *_: None)
+    assert said == [f"{root / 'cifar-10-batches-py'} is there already"]
+
+
+def test_half_of_a_set_that_is_given_by_hand(root: Path) -> None:
+    tiny.synth_digits(root)
+    folder = root / "synth_digits"
+    train, test = (folder / f"synth_{part}_32x32.mat" for part in ("train", "test"))
+    whole = zipped(*((path.name, path.read_bytes()) for path in (train, test)))
+    (folder / "SynthDigits.zip").write_bytes(zipped((train.name, train.read_bytes())))
+    test.unlink()
+    with pytest.raises(DataError, match=f"there is no {test}; delete {train} and run"):
+        get("synth-digits", root, print, lambda *_: None)
+    train.unlink()
+    with pytest.raises(DataError, match=f"delete {train} and {folder / 'SynthDigits.zip'}, which"):
+        get("synth-digits", root, print, lambda *_: None)
+    train.unlink()
+    (folder / "SynthDigits.zip").write_bytes(whole)
+    get("synth-digits", root, print, lambda *_: None)
+    check("synth-digits", root)
 
 
 def test_by_hand_only(getting: Callable[..., Getter], server: Server, root: Path) -> None:

@@ -1,4 +1,5 @@
 import gzip
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +56,33 @@ def test_damaged(
         read_mnist(root)
     assert words in str(error.value)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(("height", "width"), [(14, 20), (0, 0), (28, 27)])
+def test_images_of_another_size(root: Path, height: int, width: int) -> None:
+    tiny.mnist(root)
+    path = root / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
+    raw = struct.pack(">IIII", 2051, 12, height, width) + bytes(12 * height * width)
+    path.write_bytes(gzip.compress(raw))
+    words = f"{path.name} is broken .{height} x {width} pixels in place of 28 x 28"
+    with pytest.raises(DataError, match=words):
+        read_mnist(root)
+
+
+def test_a_folder_in_place_of_a_file(root: Path) -> None:
+    tiny.mnist(root)
+    path = root / "MNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match=f"{path.name} is broken .Is a directory"):
+        read_mnist(root)
+
+
+def test_a_file_in_place_of_the_folder(root: Path) -> None:
+    root.mkdir()
+    (root / "MNIST").write_bytes(b"")
+    with pytest.raises(DataError, match=r"there is no .*train-images-idx3-ubyte.gz; get it with"):
+        read_mnist(root)
 
 
 def test_a_flipped_byte_is_found(root: Path) -> None:

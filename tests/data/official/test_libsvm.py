@@ -37,6 +37,7 @@ def changed(change: Callable[[str], str]) -> Callable[[bytes], bytes]:
         (changed(lambda text: text.replace(" 256:", " 257:", 1)), "it is not LIBSVM's format"),
         (changed(lambda text: text[: text.rindex(" 200:")]), "line 12 has not 256 values"),
         (changed(lambda text: re.sub(" 9:[^ ]+", " 9:7", text)), "it has a value outside -1 to 1"),
+        (changed(lambda text: text.replace(" 256:", f" {10**30}:", 1)), "it is not LIBSVM's"),
         (changed(lambda text: text.replace(" 9:", " 9:a", 1)), "it is not LIBSVM's format"),
     ],
 )
@@ -57,6 +58,10 @@ def test_counting_finds_a_cut_too(root: Path) -> None:
     with pytest.raises(DataError, match="Compressed file ended"):
         len(read_usps(root)[0])
     path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match=r"usps.bz2 is broken .Is a directory"):
+        read_usps(root)[0].take()
+    path.rmdir()
     with pytest.raises(DataError, match="there is no"):
         len(read_usps(root)[0])
     with pytest.raises(DataError, match="there is no"):

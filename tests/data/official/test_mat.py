@@ -37,6 +37,8 @@ def test_synth_digits_has_the_digits_themselves(root: Path) -> None:
         ({"X": None}, "X is not of 32 x 32 x 3 bytes"),
         ({"y": np.ones((3, 1))}, "3 labels for 4 images"),
         ({"y": np.full((4, 1), 11)}, "it has a label that is no digit"),
+        ({"y": np.array([[0], [1], [2], [10]])}, "it has the labels 0 and 10"),
+        ({"y": np.full((4, 1), 1 + 0j)}, "it has a label that is no digit"),
         ({"y": np.full((4, 1), 0.5)}, "it has a label that is no digit"),
         ({"y": None}, "0 labels for 4 images"),
     ],
@@ -72,6 +74,9 @@ def test_no_mat_file_and_none(root: Path) -> None:
         len(read_svhn(root)[0])
     savemat(path, {"Z": np.zeros(3)})
     with pytest.raises(DataError, match="has not the arrays X and y"):
+        len(read_svhn(root)[0])
+    savemat(path, {"X": np.zeros((28, 28, 3, 4), np.uint8), "y": np.ones((4, 1))})
+    with pytest.raises(DataError, match="X is not of 32 x 32 x 3 bytes"):
         len(read_svhn(root)[0])
     path.unlink()
     with pytest.raises(DataError, match="there is no"):

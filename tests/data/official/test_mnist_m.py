@@ -32,9 +32,11 @@ def test_only_what_is_taken_is_decoded(root: Path) -> None:
     ("text", "words"),
     [
         ("", "it has no lines"),
-        ("00000000.png 3\n00000001.png\n", "line 2 is not a file name and a digit"),
-        ("00000000.png 12\n", "line 1 is not a file name and a digit"),
-        ("../../secret.png 1\n", "line 1 is not a file name and a digit"),
+        ("00000000.png 3\n00000001.png\n", "line 2 is not the name of a png file"),
+        ("00000000.png 12\n", "line 1 is not the name of a png file"),
+        ("../../secret.png 1\n", "line 1 is not the name of a png file"),
+        (".. 5\n", "line 1 is not the name of a png file"),
+        (". 5\n", "line 1 is not the name of a png file"),
         ("ü.png 1\n", "it is no text"),
     ],
 )
@@ -64,4 +66,13 @@ def test_wrong_images(root: Path) -> None:
         read_mnist_m(root)[0].take()
     (root / "mnist_m" / "mnist_m_test_labels.txt").unlink()
     with pytest.raises(DataError, match=r"there is no .*mnist_m_test_labels.txt"):
+        read_mnist_m(root)
+
+
+def test_a_folder_in_place_of_the_labels(root: Path) -> None:
+    tiny.mnist_m(root)
+    path = root / "mnist_m" / "mnist_m_train_labels.txt"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match=f"Is a directory.; delete the folder {root / 'mnist_m'} "):
         read_mnist_m(root)

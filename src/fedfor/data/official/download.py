@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -90,30 +90,25 @@ def _write(
 ) -> bool:
     length = response.headers.get("Content-Length", "")
     total = start + int(length) if length.isdecimal() else None
-    done, breaks = start, False
+    done = start
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab" if start else "wb") as file:
-        while not breaks:
-            block, breaks = _block(response)
-            if not block:
-                break
+        while block := _block(response):
             file.write(block)
             done += len(block)
             on_bytes(item.name, done, total)
-    if breaks or (total is not None and done < total):
+    if block is None or (total is not None and done < total):
         of = "" if total is None else f" of {total:,}"
         raise _broke_off(name, item, f"{done:,}{of} bytes")
     return total is not None or response.chunked
 
 
-def _block(response: HTTPResponse) -> tuple[bytes, bool]:
-    """Empty at the end, and whether the connection broke."""
+def _block(response: HTTPResponse) -> bytes | None:
+    """Empty at the end; None where the connection breaks."""
     try:
-        return response.read(BLOCK), False
-    except IncompleteRead as error:
-        return error.partial, True
+        return response.read(BLOCK)
     except (OSError, HTTPException):
-        return b"", True
+        return None
 
 
 def _broke_off(name: str, item: Download, after: str) -> DataError:

@@ -43,7 +43,10 @@ def unread(name: str, path: Path, error: OSError) -> DataError:
 
 
 def is_filled(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
+    try:
+        return folder.is_dir() and any(folder.iterdir())
+    except OSError:  # it cannot be looked into, but is there
+        return True
 
 
 def _unpacked(name: str, path: Path) -> Path | None:
