@@ -33,7 +33,7 @@ def show_list(data_root: DataRoot = None) -> None:
     for name, entry in CATALOGUE.items():
         if entry.images:
             size = f"{sum(images for _, images in entry.images):,} in all"
-        elif entry.parts:
+        elif entry.per_domain:
             size = f"{entry.per_domain:,} a domain / all"
         else:
             size = sizes(entry.train, entry.test)

@@ -1,4 +1,5 @@
 import errno
+import gzip
 import hashlib
 import io
 import shutil
@@ -24,7 +25,10 @@ Member = tuple[str, bytes]
 
 def tar(*members: Member | tarfile.TarInfo) -> bytes:
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as packed:
+    with (
+        gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as pressed,
+        tarfile.open(fileobj=pressed, mode="w") as packed,
+    ):
         for member in members:
             if isinstance(member, tarfile.TarInfo):
                 packed.addfile(member)
@@ -45,7 +49,8 @@ def zipped(*members: Member, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w", method) as packed:
         for name, body in members:
-            packed.writestr(name, body)
+            # Not the time of now: the same members are the same bytes.
+            packed.writestr(zipfile.ZipInfo(name), body, zipfile.ZIP_DEFLATED)
     return raw.getvalue()
 
 

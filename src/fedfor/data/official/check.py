@@ -59,7 +59,7 @@ def glance(name: str, root: Path) -> str:
     if entry.images:
         complete = all(sum(counts[domain]) == images for domain, images in entry.images)
     else:
-        complete = counts[name] == (entry.train, entry.test)
+        complete = bool(entry.train) and counts[name] == (entry.train, entry.test)
     return "complete" if complete else sizes(*map(sum, zip(*counts.values(), strict=True)))
 
 
