@@ -45,11 +45,6 @@ Workers = Annotated[
 ]
 
 
-app.command()(reproduce)
-app.command("table")(show_table)
-app.add_typer(data_app, name="data")
-
-
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
@@ -63,6 +58,8 @@ def _root(
       fedfor compare covariate-shift -a fedbn -a fedfor+fedbn --seeds 3
       fedfor resume runs/prior-shift/fedfor-seed0
       fedfor algorithms
+      fedfor data get cifar10
+      fedfor reproduce prior-shift --device cuda
     """
     if version:
         typer.echo(f"fedfor {__version__}")
@@ -261,6 +258,11 @@ def configs(
         typer.echo(bundled[name], nl=False)
     else:
         raise ConfigError(f"there is no bundled config '{name}'; {nearest(name, bundled)}")
+
+
+app.command()(reproduce)
+app.command("table")(show_table)
+app.add_typer(data_app, name="data")
 
 
 def _with_engine(assignments: list[str] | None, engine: str | None) -> list[str]:

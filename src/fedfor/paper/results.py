@@ -163,6 +163,11 @@ def _load(path: Path) -> Results:
     try:
         return Results.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
+        if (table := path.parent / "table.md").is_file():
+            raise FolderError(
+                f"{path.parent} is a comparison, and its table is {table}; this command is for "
+                "folders and files of 'fedfor reproduce'"
+            ) from error
         raise FolderError(
             f"there are no results in {path}; make some with 'fedfor reproduce'"
         ) from error
