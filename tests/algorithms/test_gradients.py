@@ -1,6 +1,5 @@
 """The added gradient is autograd's gradient of the loss as it is printed, in float64."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -69,7 +68,6 @@ def test_fedprox() -> None:
         ("equation", 0.7 / LR),
         ("loss", 0.7),
         ("step", 0.7 / (LR * STEPS)),
-        ("root", 0.7 / (LR * math.sqrt(STEPS))),
     ],
 )
 def test_fedfor(strength: Any, c: float) -> None:

@@ -12,7 +12,7 @@ from fedfor.experiments.metrics import (
 
 ACCURACIES = [0.2, None, 0.5, 0.4, 0.7, 0.6]
 BYTES = {"down_cross_device": 10, "down_cross_silo": 5, "up": 4}
-STATE = {"state_bytes": 8, "clients_with_state": 2}
+STATE = {"state_bytes": 8, "clients_with_state": 2, "local_steps": 3.5}
 RECORDS = [
     {"round": t, **BYTES, **STATE, **({} if a is None else {"accuracy": a})}
     for t, a in enumerate(ACCURACIES, 1)
@@ -41,6 +41,7 @@ def test_summary() -> None:
     assert summary["rounds_to_target"] == 5
     assert (summary["down_cross_device"], summary["down_cross_silo"], summary["up"]) == (60, 30, 24)
     assert (summary["state_bytes"], summary["clients_with_state"]) == (8, 2)
+    assert summary["local_steps"] == 3.5
     assert summarise([], 6, 3, 0.5)["best"] is None
 
 
@@ -88,7 +89,7 @@ def test_no_recovery_without_a_round_before_or_without_a_shift() -> None:
 
 def test_the_summary_tells_recovery_only_of_shifts() -> None:
     full = {"down_cross_device": 0, "down_cross_silo": 0, "up": 0, "state_bytes": 0,
-            "clients_with_state": 0}  # fmt: skip
+            "clients_with_state": 0, "local_steps": 10}  # fmt: skip
     records = [r | full for r in shifted([0.5, 0.8, 0.6, 0.7, 0.76, 0.8, 0.4, 0.5], (3, 7))]
     summary = summarise(records, 8, 4, None)
     assert summary["recovery"] == pytest.approx(2.5)

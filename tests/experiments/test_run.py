@@ -117,6 +117,14 @@ def test_the_wire_with_some_clients_called_twice_in_a_row(tmp_path: Path) -> Non
     assert mixed
 
 
+@pytest.mark.parametrize("engine", ["serial", "vector"])
+def test_local_steps_are_the_mean_over_clients(tmp_path: Path, engine: str) -> None:
+    """Clients of 24 samples take 3 batches of 10, twice."""
+    settings = ("rounds=1", "training.epochs=2", "training.batch_size=10", f"engine={engine}")
+    folder = finished(tmp_path / "run", config("fedavg", *settings))
+    assert [r["local_steps"] for r in folder.records()] == [6.0]
+
+
 def test_lost_client_state_is_not_passed_over(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     start_run(folder, config("scaffold"))

@@ -78,6 +78,7 @@ def results() -> Results:
                 "rounds_to_target": 10.0 + seed if value >= 0.5 else None,
                 "state_bytes": 2**20 * (seed + 1.0),
                 "down_cross_device": 3 * 2**20,
+                "local_steps": 10.0 * epochs,
                 "seconds": 2.0,
             }
             half, rounds = (100, 200) if epochs == 1 else (50, 100)

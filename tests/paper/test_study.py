@@ -206,6 +206,6 @@ def test_all_of_a_seed_are_trained_together() -> None:
     cells = study.cells(Path("x"))
     found = bundles(cells)
     assert all(len({c.config.training.epochs for c in bundle}) == 1 for bundle in found)
-    assert {len(bundle) for bundle in found} == {len(study.rows)}
-    few: Study = study.with_algorithms(["fedavg", "step 5"])
-    assert {len(b) for b in bundles(few.cells(Path("x")))} == {4}
+    assert {len(bundle) for bundle in found} == {2 * len(study.rows)}  # 80 clients, of two seeds
+    tuning: Study = load_study("prior-shift-tuning").with_seeds(2)
+    assert {len(b) for b in bundles(tuning.cells(Path("x")))} == {len(tuning.rows)}  # 65 of each

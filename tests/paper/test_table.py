@@ -8,6 +8,7 @@ import pytest
 from fedfor.errors import ConfigError
 from fedfor.report.paper_figure import PANELS, _mean_curve, draw_figure
 from fedfor.report.paper_table import paper_table
+from fedfor.report.strengths import alphas
 
 from .made import changed, results
 
@@ -182,3 +183,13 @@ def test_every_kind_of_picture_can_be_drawn(figure: str, tmp_path: Path) -> None
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     with pytest.raises(ConfigError, match=r"must end in \.png"):
         draw_figure(made, tmp_path / "figure.gif")
+
+
+def test_a_strength_in_every_reading() -> None:
+    """At a rate of 0.05, with 10 steps at E=1 and 80 at E=8, c = 5 is the published one."""
+    made = results()
+    study = made.study.model_copy(update={"config": {"training": {"lr": 0.05}}})
+    found = alphas(changed(made, study=study))
+    assert found.keys() == {("E=1", "FedFOR"), ("E=8", "FedFOR")}
+    assert found["E=1", "FedFOR"] == pytest.approx({"loss": 5, "equation": 0.25, "step": 2.5})
+    assert found["E=8", "FedFOR"] == pytest.approx({"loss": 5, "equation": 0.25, "step": 20})

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import require_choice, require_number
 from .clientopt import ClientOpt, Local, Named, Scalar, lead
 
-Strength = Literal["step", "root", "loss", "equation"]
+Strength = Literal["step", "loss", "equation"]
 Send = Literal["float32", "float16", "int8", "sign"]
 
 
@@ -54,8 +54,6 @@ class FedFOR(ClientOpt):
 
     - `step`: c = alpha/(eta tau). d is the sum of about tau local steps, so d/(eta tau) is the
       gradient of one, and one alpha can serve any number of local epochs. The default.
-    - `root`: c = alpha/(eta sqrt(tau)). Between the two: the longer a client trains, the more of
-      its way is its own, and the more it takes to hold it.
     - `loss`: c = alpha. By all signs what the paper's experiments ran.
     - `equation`: c = alpha/eta, as the paper prints it. Explodes with the paper's alpha = 5.
 
@@ -93,13 +91,11 @@ class FedFOR(ClientOpt):
 
     @property
     def needs_steps(self) -> bool:
-        return self.strength in ("step", "root")
+        return self.strength == "step"
 
     def c(self, local: Local) -> Scalar:
         if self.strength == "step":
             return self.alpha / (local.lr * local.steps)
-        if self.strength == "root":
-            return self.alpha / (local.lr * local.steps**0.5)
         if self.strength == "equation":
             return self.alpha / local.lr
         return self.alpha

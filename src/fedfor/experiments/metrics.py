@@ -20,6 +20,7 @@ METRICS = (
     "down_cross_silo",
     "up",
     "state_bytes",
+    "local_steps",
     "seconds",
 )
 """All figures of a summary that a table may show."""
@@ -102,6 +103,7 @@ def summarise(
         "up": sum(r["up"] for r in records),
         "state_bytes": records[-1]["state_bytes"] if records else 0,
         "clients_with_state": records[-1]["clients_with_state"] if records else 0,
+        "local_steps": statistics.fmean(r["local_steps"] for r in records) if records else None,
     }
     if target is not None:
         summary["rounds_to_target"] = rounds_to(records, target)

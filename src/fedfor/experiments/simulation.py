@@ -59,7 +59,7 @@ class Simulation:
         t = self.server.round + 1
         clients = self._clients(t)
         message = self.server.message()
-        record: Record = {"round": t, "clients": len(clients), "up": 0}
+        record: Record = {"round": t, "clients": len(clients), "up": 0, "local_steps": 0.0}
         replies, losses = self.server.begin(), []
         unchecked: list[tuple[StackedResult, Tensor]] = []
 
@@ -72,6 +72,7 @@ class Simulation:
             else:
                 self._require_sound(stacked, message, bool(sound))
             record["up"] += stacked.reply.nbytes
+            record["local_steps"] += sum(stacked.reply.steps) / len(clients)
             losses.append(stacked.losses.sum(dtype=torch.float64))
             for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
                 self.store.put(client, kept)

@@ -1,16 +1,17 @@
 """Pictures of a study."""
 
-import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..algorithms.fedfor import Strength
 from ..errors import ConfigError
 from ..paper.numbers import reported
 from ..paper.results import Outcome, Results
 from ..paper.study import point_chance
 from .curves import COLOURS, STYLES
+from .strengths import READINGS, alphas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,17 +79,19 @@ def _curves(results: Results) -> list[Panel]:
 
 def _sweep(results: Results) -> list[Panel]:
     """Accuracy against alpha, one panel a reading, one line a number of local epochs."""
-    settings = {row: _reading(results, row) for row in results.rows}
-    readings = dict.fromkeys(reading for reading, _ in filter(None, settings.values()))
+    known = alphas(results)
 
-    def panel(reading: str) -> Panel:
+    def panel(reading: Strength) -> Panel:
         def draw(axes: "Axes") -> None:
-            rows = sorted((s[1], row) for row, s in settings.items() if s and s[0] == reading)
             for place, point in enumerate(results.points):
-                values = [_best(results, point, row) for _, row in rows]
+                mine = [(a[reading], row) for (p, row), a in known.items() if p == point]
+                values = [_best(results, point, row) for _, row in sorted(mine)]
                 style = _style(place)
-                axes.plot([a for a, _ in rows], values, marker="o", ms=4, label=point, **style)
-                axes.axhline(_best(results, point, "FedAvg"), lw=0.8, ls=":", color=style["color"])
+                at = [alpha for alpha, _ in sorted(mine)]
+                axes.plot(at, values, marker="o", ms=4, label=point, **style)
+                if "FedAvg" in results.rows:
+                    plain = _best(results, point, "FedAvg")
+                    axes.axhline(plain, lw=0.8, ls=":", color=style["color"])
             axes.set_xscale("log")
             axes.set_title(f"strength = {reading}", loc="left", fontsize=10)
             axes.set_xlabel("alpha (dotted: FedAvg)")
@@ -96,7 +99,7 @@ def _sweep(results: Results) -> list[Panel]:
 
         return draw
 
-    return [panel(reading) for reading in readings]
+    return [panel(reading) for reading in READINGS] if known else []
 
 
 def _chances(results: Results) -> list[Panel]:
@@ -181,14 +184,6 @@ def _papers(results: Results, row: str, one: Outcome) -> Iterator[tuple[int, flo
     for metric, t in (("best_half", one.half), ("best", one.rounds)):
         if (found := reported(study.table, name, one.epochs, metric, t)) is not None:
             yield t, found.mean
-
-
-def _reading(results: Results, row: str) -> tuple[str, float] | None:
-    """The strength and alpha that a row's algorithm names."""
-    algorithm = next(r.algorithm for r in results.study.rows if r.name == row)
-    strength = re.search(r"strength=(\w+)", algorithm)
-    alpha = re.search(r"alpha=([\d.e-]+)", algorithm)
-    return (strength[1], float(alpha[1])) if strength and alpha else None
 
 
 def _best(results: Results, point: str, row: str) -> float:

@@ -1,0 +1,32 @@
+"""FedFOR's strength in the unit of each reading, so that one run stands for all of them."""
+
+from pathlib import Path
+from typing import get_args
+
+from ..algorithms import FedFOR
+from ..algorithms.clientopt import Local
+from ..algorithms.fedfor import Strength
+from ..paper.results import Results
+
+READINGS: tuple[Strength, ...] = get_args(Strength)
+
+
+def alphas(results: Results) -> dict[tuple[str, str], dict[Strength, float]]:
+    """For each point and row with FedFOR's penalty: the alpha that each reading calls it.
+
+    The readings differ in the unit of alpha alone as long as the rate and the number of local steps
+    stay what they are. A run that never finished a round has no number of steps, and no place here.
+    """
+    found: dict[tuple[str, str], dict[Strength, float]] = {}
+    for cell in results.study.cells(Path()):
+        client = cell.config.build_algorithm().client
+        tau = results.spread(cell.point, cell.label, "local_steps")
+        steps = [value for value in tau.values if value is not None]
+        if not isinstance(client, FedFOR) or not steps:
+            continue
+        local = Local(cell.config.training.lr, steps[0])
+        c = float(client.c(local))
+        found[cell.point, cell.label] = {
+            reading: c / float(FedFOR(alpha=1, strength=reading).c(local)) for reading in READINGS
+        }
+    return found

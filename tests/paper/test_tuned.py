@@ -1,0 +1,37 @@
+"""The settings that a study takes are the winners of the grid that was run for it."""
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from fedfor.paper.results import Results, load_results
+from fedfor.paper.study import load_study
+
+RESULTS = Path(__file__).parent.parent.parent / "results"
+
+
+def winners(results: Results) -> dict[str, str]:
+    """For each method, what comes before the comma of a row's name: the algorithm that is best in
+    the mean over points."""
+    best: dict[str, tuple[float, str]] = {}
+    for row in results.study.rows:
+        means = [results.spread(point, row.name, "best").mean for point in results.points]
+        mean = statistics.fmean(-1.0 if m is None else m for m in means)  # diverged: no winner
+        method = row.name.partition(",")[0]
+        best[method] = max(best.get(method, (-1.0, "")), (mean, row.algorithm))
+    return {method: algorithm for method, (_, algorithm) in best.items()}
+
+
+@pytest.mark.parametrize(
+    ("study", "grid", "methods"),
+    [
+        ("prior-shift", "prior-shift-tuning", {"FedProx", "FedCurv", "FedAvgM"}),
+        ("prior-shift-mnist-m", "prior-shift-tuning", {"FedAvgM"}),
+        ("communication", "prior-shift-tuning", {"FedProx", "FedCurv"}),
+    ],
+)
+def test_settings_are_those_that_won(study: str, grid: str, methods: set[str]) -> None:
+    won = winners(load_results([RESULTS / f"{grid}.json"]))
+    taken = {row.name: row.algorithm for row in load_study(study).rows if row.name in methods}
+    assert taken == {method: won[method] for method in methods}
