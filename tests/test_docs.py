@@ -12,6 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
+PRINTED = [page for page in PAGES if "<!-- printed -->" in page.read_text()]
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text())]
 
 
@@ -52,3 +53,10 @@ def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if not link.startswith(("http://", "https://")):
             assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PRINTED, ids=lambda p: p.name)
+def test_tables_are_what_their_commands_print(page: Path) -> None:
+    words = ["-m", "tools.printed", str(page.relative_to(ROOT)), "--check"]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

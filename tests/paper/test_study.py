@@ -209,3 +209,18 @@ def test_all_of_a_seed_are_trained_together() -> None:
     assert {len(bundle) for bundle in found} == {2 * len(study.rows)}  # 80 clients, of two seeds
     tuning: Study = load_study("prior-shift-tuning").with_seeds(2)
     assert {len(b) for b in bundles(tuning.cells(Path("x")))} == {len(tuning.rows)}  # 65 of each
+
+
+def test_rows_with_settings_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    few = '{ name = "Few", algorithm = "fedavg", set = ["population.cohort=2"] },'
+    path.write_text(MINI.replace("rows = [", f"rows = [{few}"))
+    study = load_study(str(path))
+    cohorts = {(c.label, c.config.population.cohort) for c in study.cells(tmp_path)}
+    assert cohorts == {("Few", 2), ("FedAvg", 3), ("FedFOR, published", 3)}
+    folders = {c.folder.path.parent.name for c in study.cells(tmp_path)}
+    assert folders == {"fedavg,population.cohort=2", "fedavg", "fedfor-paper"}
+    with pytest.raises(ConfigError, match="the algorithms of rows: 'fedavg' is there twice"):
+        study.with_settings(["population.cohort=5"])  # which leaves nothing to tell them apart
+    wider = study.with_algorithms(["few", "fedfor-paper"]).with_settings(["population.cohort=5"])
+    assert {c.config.population.cohort for c in wider.cells(tmp_path)} == {5}

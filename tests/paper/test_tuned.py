@@ -4,6 +4,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from tools.fit_readings import distances
 
 from fedfor.paper.results import Results, load_results
 from fedfor.paper.study import load_study
@@ -35,3 +36,12 @@ def test_settings_are_those_that_won(study: str, grid: str, methods: set[str]) -
     won = winners(load_results([RESULTS / f"{grid}.json"]))
     taken = {row.name: row.algorithm for row in load_study(study).rows if row.name in methods}
     assert taken == {method: won[method] for method in methods}
+
+
+def test_prior_shift_is_the_reading_that_fits_the_papers_rows_best() -> None:
+    by_reading = distances(load_results([RESULTS / "prior-shift-readings.json"]))
+    best = min(by_reading, key=lambda reading: sum(by_reading[reading].values()))
+    assert best == "5 clients, augmented"
+    config = load_study("prior-shift").cells(Path())[0].config
+    assert config.population.cohort == 5
+    assert config.training.augment == ["flip", "crop=4"]

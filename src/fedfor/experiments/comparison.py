@@ -52,16 +52,29 @@ class PlannedRun:
     folder: RunFolder
 
 
+def safe(name: str) -> str:
+    """As the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9+.,=_-]", "_", name)
+
+
 def plan_run(
-    tables: Mapping[str, Any], label: str, seed: int, path: Path, source: str
+    tables: Mapping[str, Any],
+    label: str,
+    seed: int,
+    path: Path,
+    source: str,
+    own: Sequence[str] = (),
 ) -> PlannedRun:
-    """A run of the algorithm that a label names, in a folder of its own."""
+    """A run of the algorithm that a label names, in a folder of its own.
+
+    `own` has further settings that make it another run than the label alone.
+    """
     name, *assignments = split_commas(label)
     chosen = {**tables, "seed": seed, "algorithm": {"name": name}}
     scoped = [_scoped(a, label) for a in assignments]
-    config = load_config(chosen, scoped, source=f"{source}, {label}")
-    safe = re.sub(r"[^A-Za-z0-9+.,=_-]", "_", label)
-    return PlannedRun(label, seed, config, RunFolder(path / safe / f"seed-{seed}"))
+    config = load_config(chosen, [*scoped, *own], source=f"{source}, {label}")
+    folder = path / safe(",".join([label, *own])) / f"seed-{seed}"
+    return PlannedRun(label, seed, config, RunFolder(folder))
 
 
 def _scoped(assignment: str, label: str) -> str:

@@ -1,6 +1,5 @@
 """A study: rows (methods) x points (local epochs, or what else is varied) x seeds."""
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +10,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ..errors import ConfigError, nearest
-from ..experiments.comparison import PlannedRun, plan_run, split_commas
+from ..experiments.comparison import PlannedRun, plan_run, safe, split_commas
 from ..experiments.config import Section
 from ..experiments.load import parse_value, set_value
 from ..experiments.metrics import METRICS
 from .numbers import methods
 
 Tables = Mapping[str, Any]
-
-
-def safe(name: str) -> str:
-    """As the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9+.,=_-]", "_", name)
 
 
 def _folder_name(value: str) -> str:
@@ -43,6 +37,12 @@ class Row(Section):
     """As `fedfor compare -a` takes it: a name and settings."""
     paper: str | None = None
     """What the paper calls it, where it has this row."""
+    set: tuple[str, ...] = ()
+    """What else is different here, as `--set` takes it."""
+
+    def with_setting(self, key: str) -> "Row":
+        """As `--set` changes it for all, which goes before what the study says."""
+        return self.model_copy(update={"set": _without(self.set, key)})
 
 
 class Point(Section):
@@ -67,8 +67,11 @@ class Point(Section):
             return self.model_copy(update={"rounds": value, "half": half})
         if key == "evaluation.half":
             return self.model_copy(update={"half": value})
-        kept = tuple(a for a in self.set if a.partition("=")[0].strip() != key)
-        return self.model_copy(update={"set": kept})
+        return self.model_copy(update={"set": _without(self.set, key)})
+
+
+def _without(assignments: Sequence[str], key: str) -> tuple[str, ...]:
+    return tuple(a for a in assignments if a.partition("=")[0].strip() != key)
 
 
 class Study(Section):
@@ -94,7 +97,7 @@ class Study(Section):
             ("points", [point.name for point in self.points]),
             ("seeds", [str(seed) for seed in self.seeds]),
             ("the folders of points", [safe(point.name) for point in self.points]),
-            ("the algorithms of rows", [safe(row.algorithm) for row in self.rows]),
+            ("the algorithms of rows", [safe(",".join((r.algorithm, *r.set))) for r in self.rows]),
         ):
             if twice := next((n for n in names if names.count(n) > 1), None):
                 raise ValueError(f"{kind}: '{twice}' is there twice")
@@ -166,7 +169,8 @@ class Study(Section):
 
     def with_settings(self, assignments: Sequence[str]) -> "Study":
         """With what `--set` says, for all runs."""
-        config, points, changed = _copy(self.config), self.points, list(self.changed)
+        config, points, rows = _copy(self.config), self.points, self.rows
+        changed = list(self.changed)
         for assignment in assignments:
             set_value(config, assignment)  # refuses what is no assignment
             key, _, text = (part.strip() for part in assignment.partition("="))
@@ -179,8 +183,9 @@ class Study(Section):
                     raise ConfigError(f"--set {assignment}: it must be a whole number above 0")
                 _forget(config, key)
             points = [point.with_setting(key, value) for point in points]
+            rows = [row.with_setting(key) for row in rows]
             changed.append(assignment)
-        return self._with(config=config, points=points, changed=tuple(changed))
+        return self._with(config=config, points=points, rows=rows, changed=tuple(changed))
 
     def _with(self, **changes: Any) -> "Study":
         try:
@@ -215,7 +220,8 @@ class Study(Section):
                 set_value(tables, assignment)
             for seed in self.seeds:
                 for row in self.rows:
-                    run = plan_run(tables, row.algorithm, seed, path / safe(point.name), self.name)
+                    at = path / safe(point.name)
+                    run = plan_run(tables, row.algorithm, seed, at, self.name, row.set)
                     found.append(Cell(row.name, seed, run.config, run.folder, point.name))
         return found
 

@@ -15,6 +15,7 @@ UNITS = {
     "down_cross_silo": ("MiB down, silo", 2**20),
     "up": ("MiB up", 2**20),
     "state_bytes": ("MiB kept", 2**20),
+    "local_steps": ("local steps", 1),
     "seconds": ("device s", 1),
 }
 

@@ -124,8 +124,9 @@ def _notes(results: Results) -> list[str]:
     """What must be said below every table."""
     seeds = sorted({o.seed for o in results.cells})
     devices = dict.fromkeys(str(made.get("device", "?")) for made in results.made)
+    some = "Seed" if len(seeds) == 1 else "Mean (deviation) over seeds"
     return [
-        f"Mean (deviation) over seeds {', '.join(map(str, seeds))}; on {', '.join(devices)}.",
+        f"{some} {', '.join(map(str, seeds))}; on {', '.join(devices)}.",
         *(f"Data: {note}." for note in results.notes),
         *(f"Not as the study is written: {changed}." for changed in results.study.changed),
     ]
