@@ -43,7 +43,7 @@ def test_only_what_is_taken_is_decoded(root: Path) -> None:
 def test_wrong_labels(root: Path, text: str, words: str) -> None:
     tiny.mnist_m(root)
     path = root / "mnist_m" / "mnist_m_train_labels.txt"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(DataError) as error:
         read_mnist_m(root)
     assert words in str(error.value)

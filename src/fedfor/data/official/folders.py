@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .images import ImageFiles
+from .lists import words_by_line
 from .pickles import read_pickle
 from .problems import broken, missing, unread
 
@@ -143,12 +144,7 @@ def _text(item: Any) -> str:
 
 def _lines(name: str, path: Path) -> list[str]:
     """DomainNet's lists: lines such as 'clipart/bird/clipart_029_000001.jpg 28'."""
-    try:
-        lines = [line.split() for line in path.read_text("utf-8").splitlines() if line.strip()]
-    except OSError as error:
-        raise unread(name, path, error) from error
-    except UnicodeDecodeError as error:
-        raise broken(name, path, "it is no text") from error
+    lines = words_by_line(name, path)
     for number, line in enumerate(lines, 1):
         if len(line) != 2 or not line[1].isdigit():
             raise broken(name, path, f"line {number} is not a path and a number")

@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 
 from .images import ImageFiles
-from .problems import broken, unread
+from .lists import words_by_line
+from .problems import broken
 
 NAME = "mnist-m"
 DIGITS = tuple("0123456789")
@@ -17,12 +18,7 @@ def read_mnist_m(root: Path) -> tuple[ImageFiles, ImageFiles]:
 
 def _part(folder: Path, stem: str) -> ImageFiles:
     path = folder / f"{stem}_labels.txt"
-    try:
-        lines = [line.split() for line in path.read_text("ascii").splitlines() if line.strip()]
-    except OSError as error:
-        raise unread(NAME, path, error) from error
-    except UnicodeDecodeError as error:
-        raise broken(NAME, path, "it is no text") from error
+    lines = words_by_line(NAME, path)
     if not lines:
         raise broken(NAME, path, "it has no lines")
     for number, line in enumerate(lines, 1):
