@@ -65,7 +65,7 @@ def reproduce(
     from .paper.reproduce import reproduce as run_all
     from .paper.results import gather
     from .paper.study import load_study
-    from .report.paper_table import closing, paper_table
+    from .report.paper_table import paper_table
     from .report.progress import RunsProgress, engine_of
     from .report.provenance import commit
 
@@ -90,7 +90,8 @@ def reproduce(
     results, saved = gather(study, cells), path / "results.json"
     if results.cells:
         typer.echo(paper_table(results, against="paper" if study.table else None))
-        typer.echo(closing(_saved(results, saved), saved))
+        kept = len(_saved(results, saved).cells)
+        typer.echo(f"With all {kept} runs that are there: fedfor table {saved}")
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         raise FedforError(
             f"{len(broken)} of {len(cells)} runs failed, see above; mend it and repeat the command"

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from ..errors import ConfigError
 from ..paper.results import Results
@@ -26,13 +25,6 @@ def paper_table(
     shown = columns(results, metrics or study.metrics)
     table = cells(results, shown, against is not None, gain_over)
     return FORMS[form](results, shown, table)
-
-
-def closing(results: Results, path: Path) -> str:
-    return (
-        f"{len(results.cells)} runs, {results.seconds:.0f} s of device time. "
-        f"Again: fedfor table {path}"
-    )
 
 
 def _markdown(results: Results, shown: Sequence[Column], table: Cells) -> str:
@@ -126,7 +118,8 @@ def _notes(results: Results) -> list[str]:
     devices = dict.fromkeys(str(made.get("device", "?")) for made in results.made)
     some = "Seed" if len(seeds) == 1 else "Mean (deviation) over seeds"
     return [
-        f"{some} {', '.join(map(str, seeds))}; on {', '.join(devices)}.",
+        f"{some} {', '.join(map(str, seeds))}; {len(results.cells)} runs, "
+        f"{results.seconds:,.0f} s on {', '.join(devices)}.",
         *(f"Data: {note}." for note in results.notes),
         *(f"Not as the study is written: {changed}." for changed in results.study.changed),
     ]
