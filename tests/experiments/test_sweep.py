@@ -1,5 +1,6 @@
 """A comparison on the vector engine: all its runs in one stack."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_a_sweep_is_the_runs_one_by_one(tmp_path: Path) -> None:
     for ours, theirs in zip(together.runs, apart.runs, strict=True):
         assert_alike(figures(ours.folder), figures(theirs.folder))
         assert '"engine": "vector"' in (ours.folder.path / "environment.json").read_text()
+
+
+def test_runs_in_a_stack_share_the_time_it_takes(tmp_path: Path) -> None:
+    """So that their sum is no more than there was, however few rounds there are."""
+    comparison = planned(tmp_path / "c", "vector")
+    began = time.perf_counter()
+    compare(comparison, workers=1)
+    elapsed = time.perf_counter() - began
+    assert sum(r["seconds"] for run in comparison.runs for r in run.folder.records()) <= elapsed
 
 
 def test_all_clients_of_all_runs_are_one_stack(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ def drive_together(runs: Sequence[Steps[T]], on_end: Callable[[int, T | Exceptio
     """
     waiting = {place: _Waiting(run) for place, run in enumerate(runs)}
     while waiting:
-        for place, run in list(waiting.items()):
-            if (ended := run.advance()) is not None:
-                del waiting[place]
-                on_end(place, ended.value)
+        # All of a round count as beside each other until the last of them has ended.
+        ended = {place: end for place, run in waiting.items() if (end := run.advance()) is not None}
+        for place, end in ended.items():
+            del waiting[place]
+            on_end(place, end.value)
         _answer(list(waiting.values()))
 
 
