@@ -41,7 +41,14 @@ def draw_figure(results: Results, path: Path) -> None:
     for axes in all_axes[len(panels) :]:
         axes.set_axis_off()
     handles, names = all_axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(
+        handles,
+        names,
+        loc="outside lower center",
+        ncols=min(4, 2 * columns),
+        frameon=False,
+        fontsize=9,
+    )
     figure.suptitle(results.study.title, x=0.01, ha="left", fontsize=11)
     figure.savefig(path, dpi=130)
 
@@ -92,7 +99,9 @@ def _sweep(results: Results) -> list[Panel]:
                 if "FedAvg" in results.rows:
                     plain = _best(results, point, "FedAvg")
                     axes.axhline(plain, lw=0.8, ls=":", color=style["color"])
-            axes.set_xscale("log")
+            axes.set_xscale("log", base=2)
+            every = sorted({float(f"{a[reading]:.4g}") for a in known.values()})
+            axes.set_xticks(every[::2], [f"{alpha:g}" for alpha in every[::2]])
             axes.set_title(f"strength = {reading}", loc="left", fontsize=10)
             axes.set_xlabel("alpha (dotted: FedAvg)")
             axes.set_ylabel("best test accuracy, %")
@@ -140,7 +149,7 @@ def _bytes(results: Results) -> list[Panel]:
                     continue
                 at, colour = down.mean / 2**20, COLOURS[place % len(COLOURS)]
                 error = 100 * (best.deviation or 0.0)
-                marker = "osD^vP*X"[place % 8]
+                marker = "osD^vP*X<>"[place % 10]
                 axes.errorbar(
                     [at], [100 * best.mean], [error], marker=marker, ls="", label=row, color=colour
                 )
