@@ -6,16 +6,16 @@
 A block is a fence of `sh` with one command, followed by what it printed between two comments.
 """
 
+import argparse
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+BEGIN, END = "<!-- printed -->", "<!-- /printed -->"
 BLOCK = re.compile(
-    r"(?P<head>```sh\n(?P<command>[^\n]+)\n```\n\n<!-- printed -->\n)"
-    r".*?(?P<tail><!-- /printed -->)",
-    re.DOTALL,
+    rf"(?P<head>```sh\n(?P<command>[^\n]+)\n```\n\n{BEGIN}\n).*?(?P<tail>{END})", re.DOTALL
 )
 
 
@@ -25,11 +25,18 @@ def filled(page: str) -> str:
     def block(match: re.Match[str]) -> str:
         return f"{match['head']}\n{_output(match['command'])}\n\n{match['tail']}"
 
-    return BLOCK.sub(block, page)
+    made, count = BLOCK.subn(block, page)
+    if not count or count != page.count(BEGIN) or count != page.count(END):
+        sys.exit(
+            f"{count} blocks, but {page.count(BEGIN)} times {BEGIN} and {page.count(END)} {END}"
+        )
+    return made
 
 
 def _output(command: str) -> str:
     name, *arguments = shlex.split(command)
+    if name not in ("fedfor", "python"):
+        sys.exit(f"{command}: only fedfor and python can be run")
     # The interpreter that runs this, whichever environment it is in.
     module = ["-m", "fedfor"] if name == "fedfor" else []
     done = subprocess.run(
@@ -41,12 +48,18 @@ def _output(command: str) -> str:
 
 
 def main() -> None:
-    path, *options = sys.argv[1:]
-    page = Path(path).read_text(encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--check", action="store_true")
+    chosen = parser.parse_args()
+    if not chosen.page.is_file():
+        sys.exit(f"there is no {chosen.page}")
+    page = chosen.page.read_text(encoding="utf-8")
     new = filled(page)
-    if options == ["--check"]:
-        sys.exit(f"{path} is old; run: python -m tools.printed {path}" if new != page else 0)
-    Path(path).write_text(new, encoding="utf-8")
+    if chosen.check and new != page:
+        sys.exit(f"{chosen.page} is old; run: python -m tools.printed {chosen.page}")
+    if not chosen.check:
+        chosen.page.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

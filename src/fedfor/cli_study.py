@@ -63,7 +63,7 @@ def reproduce(
     from .data.official import use_root
     from .experiments.build import build_device
     from .paper.reproduce import reproduce as run_all
-    from .paper.results import gather
+    from .paper.results import RESULTS, gather
     from .paper.study import load_study
     from .report.paper_table import paper_table
     from .report.progress import RunsProgress, engine_of
@@ -81,17 +81,18 @@ def reproduce(
     count = _workers(workers, where.type)
     try:
         with progress.shown():
-            ended = run_all(cells, path, count, about, progress.end, progress.tick)
+            ended = run_all(study, cells, path, count, about, progress.end, progress.tick)
     except KeyboardInterrupt:
-        kept = len(_saved(gather(study, cells), path / "results.json").cells)
+        kept = len(_saved(gather(study, cells), path / RESULTS).cells)
         stopped(command, f"stopped; {kept} runs are done and kept, what was cut off starts again")
     if words := engine_of(cells):
         console.print(words, soft_wrap=True, highlight=False, markup=False)
-    results, saved = gather(study, cells), path / "results.json"
+    results, saved = gather(study, cells), path / RESULTS
     if results.cells:
         typer.echo(paper_table(results, against="paper" if study.table else None))
         kept = len(_saved(results, saved).cells)
-        typer.echo(f"With all {kept} runs that are there: fedfor table {saved}")
+        runs = "1 run" if kept == 1 else f"{kept} runs"
+        typer.echo(f"With it, {saved} has {runs}; again: fedfor table {saved}")
     if broken := [e for e in ended if e.problem is not None and not e.diverged]:
         raise FedforError(
             f"{len(broken)} of {len(cells)} runs failed, see above; mend it and repeat the command"

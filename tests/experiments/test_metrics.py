@@ -95,3 +95,8 @@ def test_the_summary_tells_recovery_only_of_shifts() -> None:
     assert summary["recovery"] == pytest.approx(2.5)
     assert summary["unrecovered"] == pytest.approx(0.5)
     assert "recovery" not in summarise([r | full for r in shifted([0.5], ())], 1, 1, None)
+
+
+def test_records_of_before_local_steps_were_told() -> None:
+    old = [{k: v for k, v in r.items() if k != "local_steps"} for r in RECORDS]
+    assert "local_steps" not in summarise(old, 6, 3, None)

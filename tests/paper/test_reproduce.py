@@ -60,9 +60,20 @@ def test_a_folder_with_other_settings_is_refused(fedfor: Cli, tmp_path: Path) ->
     code, _, err = fedfor("reproduce", path, "-o", "r", "--set", "training.lr=0.5")
     assert code == 2
     assert "was run with another 'training'" in err
-    cells = load_study(str(path)).with_settings(["rounds=9"]).cells(Path("r"))
+    study = load_study(str(path)).with_settings(["rounds=9"])
     with pytest.raises(FolderError, match="another 'rounds'"):
-        reproduce(cells, Path("r"), 1, {})
+        reproduce(study, study.cells(Path("r")), Path("r"), 1, {})
+
+
+def test_what_cannot_be_saved_is_refused_before_it_is_run(fedfor: Cli, tmp_path: Path) -> None:
+    path = mini(tmp_path)
+    start = ("reproduce", path, "-o", "r", "--seeds", "1", "--epochs", "1")
+    assert fedfor(*start, "-a", "fedavg", "--set", "rounds=3")[0] == 0
+    code, out, err = fedfor(*start, "-a", "fedfor-paper")
+    assert (code, out) == (2, "")
+    assert "r/results.json: results of mini (rounds=3) and of mini (as it is) do not go" in err
+    assert "choose another folder with --out" in err
+    assert not list(Path("r").glob("*/fedfor-paper"))
 
 
 def test_what_is_done_is_saved_when_it_is_stopped(

@@ -83,7 +83,7 @@ def test_no_file_at_all(tmp_path: Path) -> None:
 
 
 def test_a_comparison_has_its_table_already(tmp_path: Path) -> None:
-    (tmp_path / "table.md").write_text("")
+    (tmp_path / "compare.toml").write_text("")
     with pytest.raises(FolderError, match=r"is a comparison, and its table is .*table\.md"):
         load_results([tmp_path])
 

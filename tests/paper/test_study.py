@@ -220,7 +220,33 @@ def test_rows_with_settings_of_their_own(tmp_path: Path) -> None:
     assert cohorts == {("Few", 2), ("FedAvg", 3), ("FedFOR, published", 3)}
     folders = {c.folder.path.parent.name for c in study.cells(tmp_path)}
     assert folders == {"fedavg,population.cohort=2", "fedavg", "fedfor-paper"}
-    with pytest.raises(ConfigError, match="the algorithms of rows: 'fedavg' is there twice"):
-        study.with_settings(["population.cohort=5"])  # which leaves nothing to tell them apart
-    wider = study.with_algorithms(["few", "fedfor-paper"]).with_settings(["population.cohort=5"])
-    assert {c.config.population.cohort for c in wider.cells(tmp_path)} == {5}
+    for changed in ("population.cohort=5", "population={kind='iid'}"):
+        with pytest.raises(ConfigError, match=r"'Few' has population\.cohort=2 of its own"):
+            study.with_settings([changed])
+    others = study.with_algorithms(["fedfor-paper"]).with_settings(["population.cohort=5"])
+    assert {c.config.population.cohort for c in others.cells(tmp_path)} == {5}
+    chosen = study.with_algorithms(["fedavg"]).rows
+    assert [row.name for row in chosen] == ["FedAvg"]  # by its name
+    both = load_study("prior-shift-readings").with_algorithms(["fedavg"]).rows
+    assert len(both) == 9  # by the algorithm, all of them
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("seed=7", "'seed' cannot be another for one row"),
+        ("rounds=1", "'rounds' cannot be"),
+        ("evaluation.half=1", "'evaluation.half' cannot be"),
+        ("training.epochs=5", "'training.epochs' cannot be"),
+        ("training={epochs=5}", "'training' cannot be"),
+        ("algorithm.name=fedprox", "'algorithm.name' cannot be"),
+        ("device=cuda", "'device' cannot be"),
+        ("", "'' is not written as section.key=value"),
+    ],
+)
+def test_what_all_rows_have_in_common(setting: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    row = f'{{ name = "Odd", algorithm = "fedprox", set = ["{setting}"] }},'
+    path.write_text(MINI.replace("rows = [", f"rows = [{row}"))
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load_study(str(path))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedfor.errors import ConfigError
+from fedfor.report.curves import line_style
 from fedfor.report.paper_figure import PANELS, _mean_curve, draw_figure
 from fedfor.report.paper_table import paper_table
 from fedfor.report.strengths import alphas
@@ -193,3 +194,15 @@ def test_a_strength_in_every_reading() -> None:
     assert found.keys() == {("E=1", "FedFOR"), ("E=8", "FedFOR")}
     assert found["E=1", "FedFOR"] == pytest.approx({"loss": 5, "equation": 0.25, "step": 2.5})
     assert found["E=8", "FedFOR"] == pytest.approx({"loss": 5, "equation": 0.25, "step": 20})
+    diverged = [o.model_copy(update={"diverged": True}) for o in made.cells]
+    assert alphas(changed(made, study=study, cells=diverged)) == found  # a gap in the picture
+    for steps in ({}, {"local_steps": 0.0}):
+        cells = [o.model_copy(update={"metrics": {"best": 0.5, **steps}}) for o in made.cells]
+        sweep = study.model_copy(update={"figure": "sweep"})
+        with pytest.raises(ConfigError, match="no run of FedFOR here tells its local steps"):
+            draw_figure(changed(made, study=sweep, cells=cells), Path("none.png"))
+
+
+def test_lines_can_be_told_apart() -> None:
+    styles = [line_style(place) for place in range(40)]
+    assert all(a != b for i, a in enumerate(styles) for b in styles[:i])

@@ -103,8 +103,9 @@ def summarise(
         "up": sum(r["up"] for r in records),
         "state_bytes": records[-1]["state_bytes"] if records else 0,
         "clients_with_state": records[-1]["clients_with_state"] if records else 0,
-        "local_steps": statistics.fmean(r["local_steps"] for r in records) if records else None,
     }
+    if steps := [r["local_steps"] for r in records if "local_steps" in r]:
+        summary["local_steps"] = statistics.fmean(steps)
     if target is not None:
         summary["rounds_to_target"] = rounds_to(records, target)
     if found := recoveries(records):

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import FolderError
+from ..errors import ConfigError, FolderError
 from ..experiments.build import Shared, build_simulation
 from ..experiments.compare import Ended, run_bundles
 from ..experiments.folder import locked, write_json
 from ..experiments.run import CHANGEABLE
-from .results import MADE
-from .study import Cell
+from .results import MADE, RESULTS, load_results
+from .study import Cell, Study
 
 LANES = 128
 """Clients that are trained together, about: enough to keep a GPU busy, few enough that little is
@@ -17,6 +17,7 @@ lost when it is taken away."""
 
 
 def reproduce(
+    study: Study,
     cells: Sequence[Cell],
     path: Path,
     workers: int,
@@ -29,6 +30,7 @@ def reproduce(
     `about` is kept with each: the command and the commit that made it.
     """
     _require_same(cells)
+    _require_joins(study, path / RESULTS)
     _require_possible([cell for cell in cells if cell.folder.summary() is None])
     path.mkdir(parents=True, exist_ok=True)
     with locked(path):
@@ -54,6 +56,15 @@ def _require_same(cells: Sequence[Cell]) -> None:
                     f"{cell.folder.path} was run with another '{key}'; choose another folder with "
                     "--out"
                 )
+
+
+def _require_joins(study: Study, saved: Path) -> None:
+    """Refuse a study whose results cannot go into the file that is there."""
+    if saved.is_file():
+        try:
+            load_results([saved]).study.joined(study)
+        except ConfigError as error:
+            raise FolderError(f"{saved}: {error}; choose another folder with --out") from error
 
 
 def _require_possible(cells: Sequence[Cell]) -> None:

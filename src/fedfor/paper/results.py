@@ -152,7 +152,7 @@ def load_results(paths: Iterable[Path]) -> Results:
     """One file, or several of the same study."""
     loaded: Results | None = None
     for path in paths:
-        one = _load(path / "results.json" if path.is_dir() else path)
+        one = _load(path / RESULTS if path.is_dir() else path)
         loaded = one if loaded is None else loaded.merged(one)
     if loaded is None:
         raise FolderError("no results were named")
@@ -163,10 +163,10 @@ def _load(path: Path) -> Results:
     try:
         return Results.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
-        if (table := path.parent / "table.md").is_file():
+        if path.name == RESULTS and (path.parent / "compare.toml").is_file():
             raise FolderError(
-                f"{path.parent} is a comparison, and its table is {table}; this command is for "
-                "folders and files of 'fedfor reproduce'"
+                f"{path.parent} is a comparison, and its table is {path.parent / 'table.md'}; this "
+                "command is for folders and files of 'fedfor reproduce'"
             ) from error
         raise FolderError(
             f"there are no results in {path}; make some with 'fedfor reproduce'"
@@ -176,6 +176,7 @@ def _load(path: Path) -> Results:
         raise FolderError(f"{path} holds no results of 'fedfor reproduce' ({what})") from error
 
 
+RESULTS = "results.json"
 MADE = "made.json"
 
 

@@ -7,7 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ..errors import ConfigError, nearest
 from ..experiments.comparison import PlannedRun, plan_run, safe, split_commas
@@ -27,6 +33,13 @@ def _folder_name(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_folder_name)]
 
+OWN = ("population", "training", "model")
+"""Sections of which a row may have settings of its own."""
+
+
+def _section(key: str) -> str:
+    return key.strip().partition(".")[0]
+
 
 class Row(Section):
     """A method of the table."""
@@ -40,9 +53,22 @@ class Row(Section):
     set: tuple[str, ...] = ()
     """What else is different here, as `--set` takes it."""
 
-    def with_setting(self, key: str) -> "Row":
-        """As `--set` changes it for all, which goes before what the study says."""
-        return self.model_copy(update={"set": _without(self.set, key)})
+    @field_validator("set")
+    @classmethod
+    def _own(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Not what the table says of all rows, or what the row says elsewhere."""
+        for assignment in value:
+            key, equals, _ = assignment.partition("=")
+            if not equals or not key.strip():
+                raise ValueError(f"'{assignment}' is not written as section.key=value")
+            if key.strip() in ("training", "training.epochs") or _section(key) not in OWN:
+                raise ValueError(f"'{key.strip()}' cannot be another for one row")
+        return tuple(sorted(value))
+
+    def sets(self, key: str) -> bool:
+        """Whether it has this setting, or a part of it, as its own."""
+        mine = [assignment.partition("=")[0].strip() for assignment in self.set]
+        return any(f"{m}.".startswith(f"{key}.") or f"{key}.".startswith(f"{m}.") for m in mine)
 
 
 class Point(Section):
@@ -67,11 +93,8 @@ class Point(Section):
             return self.model_copy(update={"rounds": value, "half": half})
         if key == "evaluation.half":
             return self.model_copy(update={"half": value})
-        return self.model_copy(update={"set": _without(self.set, key)})
-
-
-def _without(assignments: Sequence[str], key: str) -> tuple[str, ...]:
-    return tuple(a for a in assignments if a.partition("=")[0].strip() != key)
+        kept = tuple(a for a in self.set if a.partition("=")[0].strip() != key)
+        return self.model_copy(update={"set": kept})
 
 
 class Study(Section):
@@ -142,11 +165,9 @@ class Study(Section):
         """Only these rows, by name or by algorithm; what is no row becomes one."""
         rows = []
         for text in wanted:
-            whole = self._row(text)
-            if whole is not None:
-                rows.append(whole)
-            else:
-                rows += [self._row(n) or Row(name=n, algorithm=n) for n in labels(text)]
+            names = [text] if self._rows(text) else labels(text)
+            for name in names:
+                rows += self._rows(name) or [Row(name=name, algorithm=name)]
         if not rows:
             raise ConfigError("--algorithms: name at least one")
         return self._with(rows=rows)
@@ -161,31 +182,35 @@ class Study(Section):
             seeds = range(seeds)
         return self._with(seeds=tuple(seeds))
 
-    def _row(self, label: str) -> Row | None:
-        for row in self.rows:
-            if label.lower() in (row.name.lower(), row.algorithm, row.algorithm.split(",")[0]):
-                return row
-        return None
+    def _rows(self, label: str) -> list[Row]:
+        """The row of this name, else all with this algorithm."""
+        named = [row for row in self.rows if label.lower() == row.name.lower()]
+        return named or [
+            row for row in self.rows if label in (row.algorithm, row.algorithm.split(",")[0])
+        ]
 
     def with_settings(self, assignments: Sequence[str]) -> "Study":
         """With what `--set` says, for all runs."""
-        config, points, rows = _copy(self.config), self.points, self.rows
-        changed = list(self.changed)
+        config, points, changed = _copy(self.config), self.points, list(self.changed)
         for assignment in assignments:
             set_value(config, assignment)  # refuses what is no assignment
             key, _, text = (part.strip() for part in assignment.partition("="))
             if key in ("training.epochs", "seed") or key.split(".")[0] in ("algorithm", "compare"):
                 option = {"training.epochs": "--epochs", "seed": "--seeds"}.get(key, "-a")
                 raise ConfigError(f"--set {assignment}: in a study, use {option}")
+            if (row := next((row for row in self.rows if row.sets(key)), None)) is not None:
+                raise ConfigError(
+                    f"--set {assignment}: '{row.name}' has {', '.join(row.set)} of its own; "
+                    "choose other rows with -a"
+                )
             value = parse_value(text)
             if key in ("rounds", "evaluation.half"):
                 if not isinstance(value, int) or value < 1:
                     raise ConfigError(f"--set {assignment}: it must be a whole number above 0")
                 _forget(config, key)
             points = [point.with_setting(key, value) for point in points]
-            rows = [row.with_setting(key) for row in rows]
             changed.append(assignment)
-        return self._with(config=config, points=points, rows=rows, changed=tuple(changed))
+        return self._with(config=config, points=points, changed=tuple(changed))
 
     def _with(self, **changes: Any) -> "Study":
         try:

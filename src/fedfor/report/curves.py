@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..experiments.comparison import AlgorithmResult, Comparison
 from ..experiments.metrics import evaluated
@@ -19,6 +20,12 @@ STYLES = (
     (0, (1, 1)),
     (0, (5, 1, 1, 1, 1, 1)),
 )
+
+
+def line_style(place: int) -> dict[str, Any]:
+    """Of the line in this place: 8 colours, and beyond these another style for each."""
+    shifted = place + place // len(COLOURS)
+    return {"color": COLOURS[place % len(COLOURS)], "ls": STYLES[shifted % len(STYLES)]}
 
 
 def curve(result: AlgorithmResult) -> tuple[list[int], list[float], list[float]]:
@@ -42,11 +49,11 @@ def draw_curves(comparison: Comparison, results: Sequence[AlgorithmResult], path
     axes = figure.add_subplot()
     for i, result in enumerate(results):
         rounds, means, spreads = curve(result)
-        colour, style = COLOURS[i % len(COLOURS)], STYLES[i % len(STYLES)]
-        axes.plot(rounds, means, ls=style, lw=1.8, label=result.label, color=colour)
+        style = line_style(i)
+        axes.plot(rounds, means, lw=1.8, label=result.label, **style)
         low = [m - s for m, s in zip(means, spreads, strict=True)]
         high = [m + s for m, s in zip(means, spreads, strict=True)]
-        axes.fill_between(rounds, low, high, alpha=0.15, lw=0, color=colour)
+        axes.fill_between(rounds, low, high, alpha=0.15, lw=0, color=style["color"])
     if (target := comparison.first.evaluation.target) is not None:
         axes.axhline(100 * target, color="0.5", lw=0.8, ls=(0, (1, 3)))
     axes.set_xlabel("round")

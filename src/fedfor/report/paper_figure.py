@@ -10,7 +10,7 @@ from ..errors import ConfigError
 from ..paper.numbers import reported
 from ..paper.results import Outcome, Results
 from ..paper.study import point_chance
-from .curves import COLOURS, STYLES
+from .curves import COLOURS, line_style
 from .strengths import READINGS, alphas
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _curves(results: Results) -> list[Panel]:
                 if not outcomes:
                     continue
                 rounds, means, spreads = _mean_curve(outcomes)
-                style = _style(place)
+                style = line_style(place)
                 axes.plot(rounds, means, lw=1.2, label=row, **style)
                 low = [m - s for m, s in zip(means, spreads, strict=True)]
                 high = [m + s for m, s in zip(means, spreads, strict=True)]
@@ -93,7 +93,7 @@ def _sweep(results: Results) -> list[Panel]:
             for place, point in enumerate(results.points):
                 mine = [(a[reading], row) for (p, row), a in known.items() if p == point]
                 values = [_best(results, point, row) for _, row in sorted(mine)]
-                style = _style(place)
+                style = line_style(place)
                 at = [alpha for alpha, _ in sorted(mine)]
                 axes.plot(at, values, marker="o", ms=4, label=point, **style)
                 if "FedAvg" in results.rows:
@@ -108,7 +108,12 @@ def _sweep(results: Results) -> list[Panel]:
 
         return draw
 
-    return [panel(reading) for reading in READINGS] if known else []
+    if not known:
+        raise ConfigError(
+            "--figure: no run of FedFOR here tells its local steps, which other units of strength "
+            "need; 'fedfor reproduce' makes results that do"
+        )
+    return [panel(reading) for reading in READINGS]
 
 
 def _chances(results: Results) -> list[Panel]:
@@ -122,7 +127,7 @@ def _chances(results: Results) -> list[Panel]:
                 means = [float("nan") if s.mean is None else scale * s.mean for s in spreads]
                 errors = [scale * (s.deviation or 0.0) for s in spreads]
                 at = range(len(chances))
-                style = _style(place)
+                style = line_style(place)
                 axes.errorbar(at, means, errors, marker="o", ms=4, capsize=2, label=row, **style)
             axes.set_xticks(range(len(chances)), [f"{c:g}" for c in chances])
             axes.set_xlabel("chance of seeing a client again")
@@ -168,10 +173,6 @@ PANELS: dict[str, Callable[[Results], list[Panel]]] = {
     "chances": _chances,
     "bytes": _bytes,
 }
-
-
-def _style(place: int) -> dict[str, Any]:
-    return {"color": COLOURS[place % len(COLOURS)], "ls": STYLES[place % len(STYLES)]}
 
 
 def _mean_curve(outcomes: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
