@@ -203,6 +203,12 @@ def test_a_strength_in_every_reading() -> None:
             draw_figure(changed(made, study=sweep, cells=cells), Path("none.png"))
 
 
+def test_nobody_wins_by_local_steps() -> None:
+    table = paper_table(results(), metrics=["local_steps"])
+    assert "E=8, local steps" in table
+    assert "**" not in table
+
+
 def test_lines_can_be_told_apart() -> None:
     styles = [line_style(place) for place in range(40)]
     assert all(a != b for i, a in enumerate(styles) for b in styles[:i])

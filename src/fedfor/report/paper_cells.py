@@ -96,6 +96,7 @@ def cells(
         for row in rows:
             cell = table[row][place]
             wins = best is not None and _rounded(cell, column) == best and len(rows) > 1
+            wins &= column.metric != "local_steps"  # no contest
             table[row][place] = TableCell(cell.ours, cell.paper, cell.apart, wins)
     return table
 
