@@ -1,4 +1,4 @@
-"""How far each reading of prior shift is from the paper: root mean squares over E, in points.
+"""How far each reading of prior shift is from the paper, in points, and the root mean square.
 
 python -m tools.fit_readings results/prior-shift-readings.json
 """
@@ -12,18 +12,14 @@ from fedfor.paper.numbers import reported
 from fedfor.paper.results import Results, load_results
 from fedfor.paper.study import Point
 
-METHODS = ("FedAvg", "FedFOR")
 
-
-def distances(results: Results) -> dict[str, dict[str, float]]:
-    """For each reading, what comes after the comma of a row's name: its distance from each row of
-    the paper."""
-    found: dict[str, dict[str, float]] = {}
-    for row in results.study.rows:
-        method, _, reading = row.name.partition(", ")
-        off = [_off(results, row.name, method, point) for point in results.study.points]
-        found.setdefault(reading, {})[method] = math.sqrt(sum(o * o for o in off) / len(off))
-    return found
+def offsets(results: Results) -> dict[str, list[float]]:
+    """For each row: ours less the paper's, at every point."""
+    points = results.study.points
+    return {
+        row.name: [_off(results, row.name, row.paper or "", point) for point in points]
+        for row in results.study.rows
+    }
 
 
 def _off(results: Results, row: str, method: str, point: Point) -> float:
@@ -34,6 +30,10 @@ def _off(results: Results, row: str, method: str, point: Point) -> float:
     return 100 * mean - paper.mean
 
 
+def rms(off: list[float]) -> float:
+    return math.sqrt(sum(o * o for o in off) / len(off))
+
+
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("name one file of results, such as results/prior-shift-readings.json")
@@ -41,10 +41,11 @@ def main() -> None:
         results = load_results([Path(sys.argv[1])])
     except FedforError as error:
         sys.exit(str(error))
-    print("| |", " | ".join(METHODS), "|")
-    print("|---" * (len(METHODS) + 1) + "|")
-    for reading, of in distances(results).items():
-        print(f"| {reading} |", " | ".join(f"{of[m]:.2f}" for m in METHODS), "|")
+    titles = [point.name for point in results.study.points]
+    print("| ours less the paper's |", " | ".join(titles), "| root mean square |")
+    print("|---" * (len(titles) + 2) + "|")
+    for row, off in offsets(results).items():
+        print(f"| {row} |", " | ".join(f"{o:+.1f}" for o in off), f"| {rms(off):.2f} |")
 
 
 if __name__ == "__main__":

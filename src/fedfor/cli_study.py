@@ -76,7 +76,8 @@ def reproduce(
     path = out or Path("runs") / study.name
     cells = study.cells(path, [f"device={where}", f"precision={chosen}"])
     console, command = make_console(), shlex.join(["fedfor", *sys.argv[1:]])
-    progress = RunsProgress(console, cells, group=lambda run: run.folder.path.parts[-3])
+    points = {cell.folder.path: cell.point for cell in cells}
+    progress = RunsProgress(console, cells, group=lambda run: points[run.folder.path])
     about = {"command": command, "commit": commit()}
     count = _workers(workers, where.type)
     try:

@@ -29,13 +29,13 @@ class DivergedError(FedforError):
     exit_code = 3
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], otherwise: str = "known are:") -> str:
     """A hint for a name that is not known: the nearest ones, else all of them."""
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(f"'{c}'" for c in close) + "?"
-    return "known are: " + ", ".join(known)
+    return f"{otherwise} " + ("; " if any("," in k for k in known) else ", ").join(known)
 
 
 def require_number(

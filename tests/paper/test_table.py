@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from fedfor.errors import ConfigError
 from fedfor.report.curves import line_style
@@ -212,3 +213,14 @@ def test_nobody_wins_by_local_steps() -> None:
 def test_lines_can_be_told_apart() -> None:
     styles = [line_style(place) for place in range(40)]
     assert all(a != b for i, a in enumerate(styles) for b in styles[:i])
+
+
+def test_the_legend_names_rows_that_the_first_panel_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[str] = []
+    monkeypatch.setattr(Figure, "legend", lambda self, lines, names, **_: named.extend(names))
+    made = results()
+    cells = [o for o in made.cells if (o.point, o.row) != ("E=1", "FedFOR")]
+    draw_figure(changed(made, cells=cells), tmp_path / "figure.png")
+    assert sorted(named) == ["FedAvg", "FedAvgM", "FedFOR"]

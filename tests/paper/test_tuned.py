@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from tools.fit_readings import distances
+from tools.fit_readings import offsets, rms
 
 from fedfor.paper.results import Results, load_results
 from fedfor.paper.study import load_study
@@ -39,8 +39,9 @@ def test_settings_are_those_that_won(study: str, grid: str, methods: set[str]) -
 
 
 def test_prior_shift_is_the_reading_that_fits_the_papers_rows_best() -> None:
-    by_reading = distances(load_results([RESULTS / "prior-shift-readings.json"]))
-    best = min(by_reading, key=lambda reading: sum(by_reading[reading].values()))
+    off = offsets(load_results([RESULTS / "prior-shift-readings.json"]))
+    readings = {row.partition(", ")[2] for row in off}
+    best = min(readings, key=lambda r: rms(off[f"FedAvg, {r}"]) + rms(off[f"FedFOR, {r}"]))
     assert best == "5 clients, augmented"
     config = load_study("prior-shift").cells(Path())[0].config
     assert config.population.cohort == 5

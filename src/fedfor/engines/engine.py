@@ -75,10 +75,15 @@ MOST_NUMBERS = 2**26
 """In one forward of a test: samples, and numbers in them."""
 
 
+def evenly(count: int, most: int) -> int:
+    """The size of parts of like size, none above the most that there may be in one."""
+    return -(-count // -(-count // max(1, most)))
+
+
 def evaluation_batch(samples: Samples) -> int:
     """Test samples in one forward, with every engine: a model or a loss might depend on it."""
-    most = max(1, min(MOST_TESTED, MOST_NUMBERS // max(1, samples.data.x[0].numel())))
-    return -(-len(samples) // -(-len(samples) // most))  # about equally many each time
+    most = min(MOST_TESTED, MOST_NUMBERS // max(1, samples.data.x[0].numel()))
+    return evenly(len(samples), most)
 
 
 class Engine(Protocol):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import ConfigError
+from ..errors import ConfigError, nearest
 from ..experiments.metrics import ACCURACIES, METRICS, Spread
 from ..paper.numbers import Reported, reported
 from ..paper.results import Results
@@ -86,7 +86,8 @@ def cells(
     if gain_over is not None:
         named = {row.lower(): row for row in results.rows}
         if gain_over.lower() not in named:
-            raise ConfigError(f"--gain-over {gain_over}: the rows are {', '.join(results.rows)}")
+            hint = nearest(gain_over, results.rows, otherwise="the rows are")
+            raise ConfigError(f"--gain-over {gain_over}: {hint}")
         gain_over = named[gain_over.lower()]
     rows = [row for row in results.rows if row != gain_over]
     table = {row: [_cell(results, row, c, against_paper, gain_over) for c in shown] for row in rows}

@@ -40,10 +40,12 @@ def draw_figure(results: Results, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     for axes in all_axes[len(panels) :]:
         axes.set_axis_off()
-    handles, names = all_axes[0].get_legend_handles_labels()
+    lines_of: dict[str, Any] = {}  # of every panel: a row may be missing from the first
+    for axes in all_axes:
+        lines_of |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend(
-        handles,
-        names,
+        list(lines_of.values()),
+        list(lines_of),
         loc="outside lower center",
         ncols=min(4, 2 * columns),
         frameon=False,
@@ -91,11 +93,12 @@ def _sweep(results: Results) -> list[Panel]:
     def panel(reading: Strength) -> Panel:
         def draw(axes: "Axes") -> None:
             for place, point in enumerate(results.points):
-                mine = [(a[reading], row) for (p, row), a in known.items() if p == point]
-                values = [_best(results, point, row) for _, row in sorted(mine)]
+                mine = sorted((a[reading], row) for (p, row), a in known.items() if p == point)
+                values = [_best(results, point, row) for _, row in mine]
                 style = line_style(place)
-                at = [alpha for alpha, _ in sorted(mine)]
-                axes.plot(at, values, marker="o", ms=4, label=point, **style)
+                axes.plot(
+                    [alpha for alpha, _ in mine], values, marker="o", ms=4, label=point, **style
+                )
                 if "FedAvg" in results.rows:
                     plain = _best(results, point, "FedAvg")
                     axes.axhline(plain, lw=0.8, ls=":", color=style["color"])

@@ -70,7 +70,7 @@ def _csv(results: Results, shown: Sequence[Column], table: Cells) -> str:
     writer.writerow(["row", "point", "metric", *titles, "words", "data"])
     data = "; ".join(results.notes)
     for name, row in table.items():
-        for cell, column in _with(row, shown):
+        for cell, column in zip(row, shown, strict=True):
             ours, paper = cell.ours, cell.paper or Value(None)
             both = ours.mean is not None and paper.mean is not None
             numbers = (
@@ -88,10 +88,6 @@ def _csv(results: Results, shown: Sequence[Column], table: Cells) -> str:
 
 Form = Callable[[Results, Sequence[Column], Cells], str]
 FORMS: dict[str, Form] = {"markdown": _markdown, "latex": _latex, "csv": _csv}
-
-
-def _with(row: list[TableCell], shown: Sequence[Column]) -> list[tuple[TableCell, Column]]:
-    return list(zip(row, shown, strict=True))
 
 
 def _beside(row: list[TableCell]) -> list[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...protocol.local import OWN_LAYERS
 from ...tensors import Tensors
-from ..engine import Exam, Score, evaluation_batch
+from ..engine import Exam, Score, evaluation_batch, evenly
 from .compiling import Flat
 from .model import StackedModel
 from .trainer import Trainer
@@ -32,9 +32,8 @@ def evaluate(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> list[Sc
             samples = exams[of_group[0]][0].samples
             batch = evaluation_batch(samples)
             numbers = NUMBERS_AT_ONCE.get(trainer.device.type, NUMBERS_AT_ONCE["cpu"])
-            most = max(1, numbers // (batch * max(1, samples.data.x[0].numel())))
-            # Of like size, so that one program serves them all.
-            models = -(-len(of_group) // -(-len(of_group) // most))
+            most = numbers // (batch * max(1, samples.data.x[0].numel()))
+            models = evenly(len(of_group), most)  # so that one program serves them all
             for start in range(0, len(of_group), models):
                 places = of_group[start : start + models]
                 found = _same_samples(trainer, [exams[i] for i in places], batch)

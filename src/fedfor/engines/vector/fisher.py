@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data import Samples
+from ..engine import evenly
 from .compiling import Compiler, Flat
 from .model import StackedModel
 from .noise import Recorded
@@ -33,8 +34,7 @@ def stacked_fisher(
     most = AT_ONCE.get(sums.device.type, AT_ONCE["cpu"])
     sizes = [len(of_client) for of_client in samples]
     total = sum(sizes)
-    chunks = -(-total * max(1, sums.shape[1]) // most)
-    chunk = -(-total // min(total, chunks))
+    chunk = evenly(total, most // max(1, sums.shape[1]))
     # Filled up, so that one program serves all chunks.
     fill = -total % chunk
     clients = np.concatenate(
