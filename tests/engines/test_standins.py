@@ -1,21 +1,27 @@
 """A run that leaves a stack gets a stand-in, and the others do not notice."""
 
+import functools
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from fedfor.algorithms import algorithm
 from fedfor.data import LongTail
 from fedfor.engines import Exam, Job, Training
-from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.engines.stacking import Stacking
+from fedfor.engines.vector import Trainer, VectorEngine, compiling
+from fedfor.engines.vector.compiling import Compiler
 from fedfor.engines.vector.evaluation import evaluate
 from fedfor.engines.vector.standins import StandIns
 from fedfor.engines.vector.trainer import Task
+from fedfor.experiments.together import drive_together
 from fedfor.models import build_model
 from fedfor.protocol import Server
 
 from ..conftest import made_data
+from .stacks import TRAINING, build, norm_cnn, ragged, simulation
 
 NAMES = ("fedavg", "fedfor,alpha=2", "fedcurv", "fedprox", "scaffold")
 
@@ -58,6 +64,22 @@ def test_the_others_get_what_they_would_without_it() -> None:
         for a, b in zip(with_stand_in[place], tensors, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
     assert [task.stand_in for task in trainer._stand_ins.last] == [False] * 2 + [True] + [False] * 2
+
+
+def test_whole_runs_that_are_tested_every_round_keep_the_shape_of_their_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between two rounds all are tested and nobody trains, which is not to leave the stack."""
+    monkeypatch.setattr(Compiler, "worth", lambda self, images: True)
+    monkeypatch.setattr(compiling, "compiled", lambda run, inputs: run)
+    trainer = Trainer(build(norm_cnn), cross_entropy, torch.device("cpu"), Stacking())
+    shared = functools.partial(VectorEngine, trainer=trainer)
+    names, clients = ("fedavg", "fedfor", "scaffold", "fedcurv", "fedfor+fedbn"), ragged((14,) * 6)
+    runs = [simulation(shared, build(norm_cnn), name, TRAINING, clients) for name in names]
+    for present in (runs, runs[:2] + runs[3:], runs[:2] + runs[3:]):
+        drive_together([run.steps() for run in present], lambda i, ended: None)
+    assert [run.server.round for run in runs] == [3, 3, 1, 3, 3]
+    assert len(trainer._arenas) == 1
 
 
 def test_the_stack_keeps_its_division() -> None:
