@@ -41,7 +41,7 @@ def test_algorithms(fedfor: Cli) -> None:
         assert name in out
     code, out, _ = fedfor("algorithms", "fedfor+fedadam+fedbn")
     assert code == 0
-    assert "algorithm.alpha = 5.0" in out
+    assert "algorithm.alpha = 4.0" in out
     assert "algorithm.server.beta2 = 0.99" in out
     assert "batch-norm" in out
 

@@ -22,7 +22,7 @@ def test_rows_of_the_paper_are_there() -> None:
 
 def test_the_published_fedfor() -> None:
     assert algorithm("fedfor-paper").client == FedFOR(alpha=5.0, strength="loss", clip=True)
-    assert algorithm("fedfor").client == FedFOR(alpha=5.0, strength="step", clip=True)
+    assert algorithm("fedfor").client == FedFOR(alpha=4.0, strength="step", clip=True)
 
 
 def test_parts_combine() -> None:
@@ -85,7 +85,7 @@ def test_equation_warns_once_that_it_explodes() -> None:
 
 def test_settings_tell_everything() -> None:
     assert settings(FedFOR()) == {
-        "alpha": 5.0,
+        "alpha": 4.0,
         "strength": "step",
         "clip": True,
         "send": "float32",

@@ -4,6 +4,7 @@ from fedfor.experiments.metrics import (
     Recovery,
     Spread,
     best_accuracy,
+    late_accuracy,
     mean_accuracy,
     recoveries,
     rounds_to,
@@ -30,6 +31,14 @@ def test_rounds_to_a_target() -> None:
     assert rounds_to(RECORDS, 0.71) is None
 
 
+def test_mean_of_the_last_tenth() -> None:
+    curve = {t: t / 100 for t in range(1, 31)}
+    assert late_accuracy(curve, 30) == pytest.approx((0.28 + 0.29 + 0.30) / 3)
+    assert late_accuracy({8: 0.5, 9: 0.7}, 9) == 0.7  # few rounds: the last
+    assert late_accuracy({10: 0.1, 20: 0.3}, 29) == 0.3  # none of the last tenth: the last
+    assert late_accuracy({}, 9) is None
+
+
 def test_mean_over_evaluated_rounds() -> None:
     assert mean_accuracy(RECORDS) == pytest.approx((0.2 + 0.5 + 0.4 + 0.7 + 0.6) / 5)
     assert mean_accuracy([]) is None
@@ -38,6 +47,7 @@ def test_mean_over_evaluated_rounds() -> None:
 def test_summary() -> None:
     summary = summarise(RECORDS, rounds=6, half=3, target=0.65)
     assert (summary["best_half"], summary["best"], summary["final"]) == (0.5, 0.7, 0.6)
+    assert summary["late"] == 0.6
     assert summary["rounds_to_target"] == 5
     assert (summary["down_cross_device"], summary["down_cross_silo"], summary["up"]) == (60, 30, 24)
     assert (summary["state_bytes"], summary["clients_with_state"]) == (8, 2)

@@ -125,6 +125,18 @@ def test_metrics_that_the_paper_has_not_are_left_open() -> None:
         assert paper[2] != "-"
 
 
+def test_the_mean_of_the_last_rounds_of_files_that_have_curves_alone() -> None:
+    made = results()
+    cells = []
+    for o in made.cells:
+        cell = o.model_dump(exclude={"metrics": {"late"}})
+        curve = (10.0,) * 8 + (30.0, 50.0 + o.seed)
+        cells.append(cell | {"accuracy": curve, "rounds": 20, "at": range(2, 21, 2)})
+    found = lines(paper_table(changed(made, cells=cells), metrics=["late"]))
+    assert found[0][1:] == ["E=1, t>18", "E=8, t>18"]
+    assert next(row for row in found if row[0] == "FedFOR")[1] == "**51.0 (1.0)**"
+
+
 def test_cells_with_fewer_seeds_say_so() -> None:
     made = results()
     fewer = changed(made, cells=[o for o in made.cells if o.row != "FedFOR" or o.seed < 2])

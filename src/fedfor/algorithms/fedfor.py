@@ -53,7 +53,8 @@ class FedFOR(ClientOpt):
     rate, tau the number of local steps in the round):
 
     - `step`: c = alpha/(eta tau). d is the sum of about tau local steps, so d/(eta tau) is the
-      gradient of one, and one alpha can serve any number of local epochs. The default.
+      gradient of one, and one alpha can serve any number of local epochs. The default, with
+      alpha = 4: of seven strengths the best for each E of the paper's CIFAR-10 (docs/results.md).
     - `loss`: c = alpha. By all signs what the paper's experiments ran.
     - `equation`: c = alpha/eta, as the paper prints it. Explodes with the paper's alpha = 5.
 
@@ -73,7 +74,7 @@ class FedFOR(ClientOpt):
     server_keeps: ClassVar[tuple[str, ...]] = ("direction",)
     difference: ClassVar[str | None] = "direction"
 
-    alpha: float = 5.0
+    alpha: float = 4.0
     strength: Strength = "step"
     clip: bool = True
     send: Send = "float32"

@@ -1,14 +1,14 @@
 """The paper's figures of merit, from the records of rounds."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError
 from .simulation import Record
 
-ACCURACIES = ("best_half", "best", "final", "mean_over_rounds")
+ACCURACIES = ("best_half", "best", "late", "final", "mean_over_rounds")
 """Of a summary: what is better when it is higher."""
 
 METRICS = (
@@ -40,6 +40,18 @@ def rounds_to(records: Iterable[Record], target: float) -> int | None:
     if not 0 < target <= 1:
         raise ConfigError(f"a target is a fraction, such as 0.8, not {target}")
     return next((r["round"] for r in evaluated(records) if r["accuracy"] >= target), None)
+
+
+def late_after(rounds: int) -> int:
+    return rounds - max(1, rounds // 10)
+
+
+def late_accuracy(curve: Mapping[int, float], rounds: int) -> float | None:
+    """The mean of the last tenth of all rounds: how good a model is that nobody picked."""
+    if not curve:
+        return None
+    before = min(late_after(rounds), max(curve) - 1)
+    return statistics.fmean(accuracy for t, accuracy in curve.items() if t > before)
 
 
 def mean_accuracy(records: Iterable[Record]) -> float | None:
@@ -92,10 +104,12 @@ def summarise(
 ) -> dict[str, Any]:
     """All that a table needs of one run."""
     last = evaluated(records)[-1:]
+    curve = {r["round"]: r["accuracy"] for r in evaluated(records)}
     summary: dict[str, Any] = {
         "rounds": len(records),
         "best_half": best_accuracy(records, half),
         "best": best_accuracy(records, rounds),
+        "late": late_accuracy(curve, rounds),
         "final": last[0]["accuracy"] if last else None,
         "mean_over_rounds": mean_accuracy(records),
         "down_cross_device": sum(r["down_cross_device"] for r in records),

@@ -10,7 +10,7 @@ from pydantic import Field, FiniteFloat, ValidationError, model_validator
 from ..errors import FolderError
 from ..experiments.config import Section
 from ..experiments.folder import RunFolder, write_atomically
-from ..experiments.metrics import METRICS, Spread, evaluated
+from ..experiments.metrics import METRICS, Spread, evaluated, late_accuracy
 from .study import Cell, Study, told
 
 
@@ -34,6 +34,13 @@ class Outcome(Section):
     """The rounds that were evaluated, where that is not each."""
     shifts: tuple[int, ...] = ()
     """The rounds at whose start a concept shifted."""
+
+    @model_validator(mode="after")
+    def _late(self) -> Self:
+        """Of files from before it was among the metrics."""
+        if "late" not in self.metrics and (late := late_accuracy(self.curve, self.rounds)):
+            self.metrics["late"] = late / 100
+        return self
 
     @property
     def curve(self) -> dict[int, float]:

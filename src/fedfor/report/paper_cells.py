@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import ConfigError, nearest
-from ..experiments.metrics import ACCURACIES, METRICS, Spread
+from ..experiments.metrics import ACCURACIES, METRICS, Spread, late_after
 from ..paper.numbers import Reported, reported
 from ..paper.results import Results
 
@@ -67,6 +67,7 @@ def _title(results: Results, point: str, metric: str) -> str:
     what = {
         "best_half": f"t={one.half}",
         "best": f"t={one.rounds}",
+        "late": f"t>{late_after(one.rounds)}",
         "final": f"at {one.rounds}",
         "mean_over_rounds": "mean",
         "rounds_to_target": f"to {100 * target:g} %" if target else "to target",
