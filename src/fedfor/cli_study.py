@@ -148,6 +148,11 @@ def show_table(
         raise ConfigError(f"--against {against}: only the paper's numbers are known, say: paper")
     loaded = load_results(results)
     if figure is not None:
+        if gain_over is not None or metrics is not None or form != "markdown":
+            raise ConfigError(
+                "--figure draws what the study says; --metrics, --gain-over and --format are for "
+                "tables"
+            )
         from .report.paper_figure import draw_figure
 
         draw_figure(loaded, figure)

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedfor.errors import ConfigError, FolderError
 from fedfor.experiments.compare import compare
-from fedfor.experiments.comparison import AlgorithmResult, Comparison, with_assignments
+from fedfor.experiments.comparison import AlgorithmResult, Comparison, safe, with_assignments
 from fedfor.experiments.folder import RunFolder, locked, sha256
 from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
@@ -43,6 +43,14 @@ def test_settings_go_where_they_belong(tmp_path: Path) -> None:
     prox = runs[ALGORITHMS[1], 1]
     assert (prox.seed, prox.algorithm["mu"], prox.training.lr) == (1, 0.1, 0.02)
     assert runs["fedavg", 0].training.lr == 0.05
+
+
+def test_long_names_of_folders_are_cut_and_stay_apart() -> None:
+    assert safe("fedfor,alpha=2,training.lr=0.1") == "fedfor,alpha=2,training.lr=0.1"
+    long = [f"fedavg,training.augment={'flip' * 60}{end}" for end in "ab"]
+    names = [safe(name) for name in long]
+    assert all(len(name) <= 120 and name.startswith("fedavg,training") for name in names)
+    assert names[0] != names[1]
 
 
 def test_workers_change_nothing(done: Comparison, tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_tables_of_saved_results(fedfor: Cli, tmp_path: Path) -> None:
         (["made.json", "--format", "word"], "--format word: it must be one of"),
         (["made.json", "--against", "me"], "--against me"),
         (["made.json", "--metrics", "x"], "--metrics x"),
+        (["made.json", "--figure", "x.png", "--metrics", "late"], "--metrics, --gain-over and"),
     ):
         code, _, err = fedfor("table", *words)
         assert code == 2

@@ -109,6 +109,8 @@ def test_mistakes() -> None:
     without = changed(results(), study=results().study.model_copy(update={"table": None}))
     with pytest.raises(ConfigError, match="the paper has no numbers of made"):
         paper_table(without, against="paper")
+    with pytest.raises(ConfigError, match="there is no run in these results yet"):
+        paper_table(changed(results(), cells=[]))
     with pytest.raises(ConfigError, match="nothing to draw"):
         draw_figure(changed(results(), cells=[]), Path("none.png"))
 

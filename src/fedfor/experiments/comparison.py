@@ -1,5 +1,6 @@
 """Several algorithms x several seeds: what to run, and what came of it."""
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -52,9 +53,16 @@ class PlannedRun:
     folder: RunFolder
 
 
+LONGEST = 120
+"""Characters of a folder's name; file systems stop at 255, paths on Windows at 260."""
+
+
 def safe(name: str) -> str:
     """As the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9+.,=_-]", "_", name)
+    clean = re.sub(r"[^A-Za-z0-9+.,=_-]", "_", name)
+    if len(clean) <= LONGEST:
+        return clean
+    return f"{clean[: LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def plan_run(

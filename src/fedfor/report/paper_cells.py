@@ -48,6 +48,8 @@ class TableCell:
 
 
 def columns(results: Results, metrics: Sequence[str]) -> list[Column]:
+    if not results.cells:
+        raise ConfigError("there is no run in these results yet; 'fedfor reproduce' makes some")
     for metric in metrics:
         if metric not in METRICS:
             raise ConfigError(f"--metrics {metric}: it must be one of {', '.join(METRICS)}")
