@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from tools.fit_readings import offsets, rms
 
+from fedfor.algorithms import FedFOR
 from fedfor.paper.results import Results, load_results
 from fedfor.paper.study import load_study
+from fedfor.report.strengths import alphas
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 
@@ -30,12 +32,25 @@ def winners(results: Results) -> dict[str, str]:
         ("prior-shift", "prior-shift-tuning", {"FedProx", "FedCurv", "FedAvgM"}),
         ("prior-shift-mnist-m", "prior-shift-tuning", {"FedAvgM"}),
         ("communication", "prior-shift-tuning", {"FedProx", "FedCurv"}),
+        ("statefulness", "prior-shift-tuning", {"FedAvgM"}),
     ],
 )
 def test_settings_are_those_that_won(study: str, grid: str, methods: set[str]) -> None:
     won = winners(load_results([RESULTS / f"{grid}.json"]))
     taken = {row.name: row.algorithm for row in load_study(study).rows if row.name in methods}
     assert taken == {method: won[method] for method in methods}
+
+
+def test_the_default_strength_is_the_best_of_the_sweep_at_every_e() -> None:
+    swept = load_results([RESULTS / "alpha-sweep.json"])
+    in_units = alphas(swept)
+    assert len(swept.points) == 5
+    for point in swept.points:
+        means = {row: swept.spread(point, row, "best").mean or 0.0 for row in swept.rows}
+        best = max(means, key=lambda row: means[row])
+        assert in_units[point, best]["step"] == pytest.approx(FedFOR().alpha)
+    settings = {row.name: row.algorithm for row in load_study("prior-shift").rows}
+    assert settings["FedFOR, step"] == "fedfor,strength=step,alpha=4"
 
 
 def test_prior_shift_is_the_reading_that_fits_the_papers_rows_best() -> None:
