@@ -58,6 +58,17 @@ def test_a_long_tail_of_cifars_size_is_about_two_and_a_half_per_cent() -> None:
     assert len(population.rows(0)) == 1236
 
 
+def test_a_head_makes_clients_of_one_size_from_data_of_any() -> None:
+    y = torch.arange(9_000) % 10  # 900 of a class
+    data = LabelledData("made", torch.zeros(9_000, 1), y, 10)
+    population = LongTail(DataSplit(data, data), clients=10, seed=0, head=500)
+    assert len(population.rows(0)) == 1236  # as a tenth of CIFAR-10
+    few = LongTail(big(), clients=10, seed=0, ratio=1.0, head=10**6)
+    assert len(few.rows(0)) == 5000  # all there are
+    with pytest.raises(ConfigError, match=r"population.head must be at least 1"):
+        LongTail(big(), 10, 0, head=0)
+
+
 def test_clients_have_tails_of_their_own() -> None:
     population = LongTail(big(), clients=10**10, seed=0)
     heads = {labels(population, k).most_common(1)[0][0] for k in range(40)}

@@ -53,12 +53,23 @@ def test_gains_over_a_row() -> None:
         "*paper*",
         "*difference, deviations*",
     ]
-    # Ours 47 - 42 = 5, sqrt(4 + 4) = 2.8; the paper's 48.06 - 45.97 = 2.09, sqrt(.82^2 + .79^2).
-    assert rows[2][1] == "**5.0 (2.8)**"
+    # Ours 5 with each seed at E=1; 10, 11, 12 at E=8. The paper's 48.06 - 45.97 = 2.09, of whose
+    # deviation only sqrt(.82^2 + .79^2) is known.
+    assert rows[2][1:] == ["**5.0 (0.0)**", "**11.0 (1.0)**"]
     assert rows[3][1] == "2.1 (1.1)"
-    apart = (5 - 2.09) / math.sqrt(8 + 0.82**2 + 0.79**2)
-    assert rows[4][1] == f"{apart:+.1f}" == "+1.0"
+    apart = (5 - 2.09) / math.sqrt(0.82**2 + 0.79**2)
+    assert rows[4][1] == f"{apart:+.1f}" == "+2.6"
     assert rows[1][2] == "1 of 3 diverged"
+
+
+def test_gains_are_of_seeds_that_both_rows_have() -> None:
+    made = results()
+    cells = [o for o in made.cells if o.row != "FedFOR" or o.point != "E=8" or o.seed == 2]
+    rows = lines(paper_table(changed(made, cells=cells), gain_over="FedAvg", metrics=["best"]))
+    assert rows[2][1:] == ["**5.0 (0.0)**", "**12.0 [1 of the seeds]**"]
+    cells = [o for o in cells if o.row != "FedAvg" or o.point != "E=8" or o.seed < 2]
+    rows = lines(paper_table(changed(made, cells=cells), gain_over="FedAvg", metrics=["best"]))
+    assert rows[2][2] == "no seed in common"
 
 
 def test_rounds_to_a_target_that_some_seeds_never_reach() -> None:

@@ -11,26 +11,36 @@ class LongTail(Population):
 
     A client holds a random `share` of the training data, trimmed so that its classes, in an order
     of its own, fall off exponentially (Cao et al., 2019) until the last has `ratio` times as many
-    samples as the first: with 0.1 and 0.01, about 2.5 % of the data. A client's data depend on
-    the seed and its number alone, so the population can be of any size. The paper's clients are
-    new in every round; with 10**10 of them so are these.
+    samples as the first: with 0.1 and 0.01, about 2.5 % of the data. With `head` the first class has
+    so many samples instead, or all where there are fewer, however large the data are. A client's
+    data depend on the seed and its number alone, so the population can be of any size. The paper's
+    clients are new in every round; with 10**10 of them so are these.
     """
 
     def __init__(
-        self, split: DataSplit, clients: int, seed: int, share: float = 0.1, ratio: float = 0.01
+        self,
+        split: DataSplit,
+        clients: int,
+        seed: int,
+        share: float = 0.1,
+        ratio: float = 0.01,
+        head: int | None = None,
     ) -> None:
         super().__init__(split, clients)
         for name, value in (("share", share), ("ratio", ratio)):
             if not 0 < value <= 1:
                 raise ConfigError(f"population.{name} must be above 0 and at most 1 (got {value})")
-        self.seed, self.share, self.ratio = seed, share, ratio
+        if head is not None and head < 1:
+            raise ConfigError(f"population.head must be at least 1 (got {head})")
+        self.seed, self.share, self.ratio, self.head = seed, share, ratio, head
         self._of_class = self.train.rows_of_class()
 
     def counts(self, order: Rows) -> list[int]:
         """How many samples of each class, given the classes from the most to the least frequent."""
         counts = [0] * self.train.classes
         for place, c in enumerate(order):
-            most = self.share * len(self._of_class[c])
+            there = len(self._of_class[c])
+            most = self.share * there if self.head is None else min(self.head, there)
             counts[c] = int(most * self.ratio ** (place / max(1, self.train.classes - 1)))
         return counts
 
@@ -45,4 +55,5 @@ class LongTail(Population):
         )
 
     def if_empty(self) -> str:
-        return f"raise population.share (now {self.share:g}) or population.ratio ({self.ratio:g})"
+        size = f"share (now {self.share:g})" if self.head is None else f"head (now {self.head})"
+        return f"raise population.{size} or population.ratio ({self.ratio:g})"

@@ -61,7 +61,7 @@ def build_population(config: RunConfig, split: DataSplit) -> Population:
     population: Population
     match p:
         case LongTailConfig():
-            population = LongTail(split, p.clients, seed, p.share, p.ratio)
+            population = LongTail(split, p.clients, seed, p.share, p.ratio, p.head)
         case DirichletConfig(samples_per_client=None):
             population = dirichlet_split(split, p.clients, seed, p.alpha, p.min_samples)
         case DirichletConfig(samples_per_client=int(n)):

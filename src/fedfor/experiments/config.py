@@ -74,6 +74,8 @@ class LongTailConfig(_PopulationConfig):
     clients: int = Field(default=10**10, ge=1)
     share: float = Field(default=0.1, gt=0, le=1)
     ratio: float = Field(default=0.01, gt=0, le=1)
+    head: int | None = Field(default=None, ge=1)
+    """Samples of a client's first class, in place of `share`."""
 
 
 class DirichletConfig(_PopulationConfig):

@@ -121,7 +121,7 @@ def _cell(
     ours = _ours(results, row, column)
     paper = _papers(results, row, column) if against_paper else None
     if gain_over is not None:
-        ours = _gain(ours, _ours(results, gain_over, column))
+        ours = _our_gain(results, row, column, gain_over)
         if paper is not None:
             base = _papers(results, gain_over, column)
             paper = None if base is None else _gain(paper, base)
@@ -138,10 +138,31 @@ def _ours(results: Results, row: str, column: Column) -> Value:
     if spread.mean is None:
         missing = len(spread.values) - len(spread.reached)
         return Value(None, words=f"{missing} of {len(spread.values)} never")
+    return _marked(_scaled(spread, column.metric), len(spread.values), results)
+
+
+def _our_gain(results: Results, row: str, column: Column, base: str) -> Value:
+    """Over the seeds that both have; its deviation is that of the gain of one seed."""
+    for one in (row, base):
+        value = _ours(results, one, column)
+        if value.mean is None:
+            return value
+    mine, theirs = (
+        {o.seed: o.metrics.get(column.metric) for o in results.of(column.point, one)}
+        for one in (row, base)
+    )
+    gains = [
+        a - b for seed, a in mine.items() if a is not None and (b := theirs.get(seed)) is not None
+    ]
+    if not gains:
+        return Value(None, words="no seed in common")
+    return _marked(_scaled(Spread(tuple(gains)), column.metric), len(gains), results)
+
+
+def _marked(value: Value, seeds: int, results: Results) -> Value:
+    """With the number of seeds, where others have more."""
     most = max(len(results.of(point, row)) for point in results.points for row in results.rows)
-    value = _scaled(spread, column.metric)
-    fewer = len(spread.values) if len(spread.values) < most else None
-    return replace(value, seeds=fewer)
+    return replace(value, seeds=seeds if seeds < most else None)
 
 
 def _scaled(spread: Spread, metric: str) -> Value:
