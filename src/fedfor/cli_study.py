@@ -26,7 +26,9 @@ def reproduce(
     epochs: Annotated[
         str | None, typer.Option(help="Local epochs, with commas. Default: the study's.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="How many, or which: 3, or 0,1,2 (2, for seed 2 alone).")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="How many, or which: 3, or 0,1,2 (2, for seed 2 alone).")
+    ] = None,
     algorithms: Annotated[
         list[str] | None,
         typer.Option(

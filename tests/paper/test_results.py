@@ -77,6 +77,15 @@ def test_what_is_no_result(content: str, tmp_path: Path) -> None:
     assert "\n" not in str(told.value)
 
 
+def test_rows_are_in_the_order_of_the_study_that_has_them_all() -> None:
+    whole = results()
+    backwards = whole.study.model_copy(update={"rows": whole.study.rows[::-1]})
+    some = changed(whole, cells=[o for o in whole.cells if o.row == "FedFOR"])
+    few = whole.study.model_copy(update={"rows": whole.study.rows[2:]})
+    assert whole.merged(changed(some, study=backwards)).rows == ["FedFOR", "FedAvgM", "FedAvg"]
+    assert whole.merged(changed(some, study=few)).rows == ["FedAvg", "FedAvgM", "FedFOR"]
+
+
 def test_no_file_at_all(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"no results in .*results\.json; make some with"):
         load_results([tmp_path])

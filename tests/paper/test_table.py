@@ -192,6 +192,9 @@ def test_curves_are_drawn_at_the_rounds_that_were_tested() -> None:
     short = one.model_copy(update={"at": (), "accuracy": (5.0, 6.0)})
     assert one.curve == {10: 1.0, 20: 2.0, 25: 3.0}
     assert _mean_curve([one, short])[0] == [1, 2, 10, 20, 25]
+    swings = one.model_copy(update={"accuracy": (3.0, 1.0, 4.0)})
+    assert _mean_curve([one, swings])[1] == [2.0, 1.5, 3.5]
+    assert _mean_curve([one, swings], so_far=True)[1] == [2.0, 2.5, 3.5]
 
 
 @pytest.mark.parametrize("figure", PANELS)

@@ -35,7 +35,7 @@ def _warn_that_equation_explodes() -> None:
         "fedfor with strength = 'equation' and an alpha above 1: a single local step moves an "
         "opposing weight by more than the whole last global update, and training tends to "
         "explode; use strength = 'step' (or 'loss', by all signs what the paper ran), or an "
-        "alpha of about 0.05",
+        "alpha of 0.025 to 0.4",
         stacklevel=2,
     )
 
@@ -112,5 +112,5 @@ class FedFOR(ClientOpt):
 
     def advice(self) -> str:
         if self.strength == "equation":
-            return "set algorithm.strength to 'step', or algorithm.alpha to about 0.05"
+            return "set algorithm.strength to 'step', or algorithm.alpha to 0.025 to 0.4"
         return f"lower algorithm.alpha (now {self.alpha:g})"

@@ -11,10 +11,10 @@ class LongTail(Population):
 
     A client holds a random `share` of the training data, trimmed so that its classes, in an order
     of its own, fall off exponentially (Cao et al., 2019) until the last has `ratio` times as many
-    samples as the first: with 0.1 and 0.01, about 2.5 % of the data. With `head` the first class has
-    so many samples instead, or all where there are fewer, however large the data are. A client's
-    data depend on the seed and its number alone, so the population can be of any size. The paper's
-    clients are new in every round; with 10**10 of them so are these.
+    samples as the first: with 0.1 and 0.01, about 2.5 % of the data. With `head` the first class
+    has so many samples instead, or all where there are fewer, however large the data are. A
+    client's data depend on the seed and its number alone, so the population can be of any size.
+    The paper's clients are new in every round; with 10**10 of them so are these.
     """
 
     def __init__(

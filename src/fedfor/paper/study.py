@@ -219,7 +219,10 @@ class Study(Section):
             raise ConfigError(f"{self.name}: {told(error)}") from error
 
     def joined(self, other: "Study") -> "Study":
-        """With the points and rows of both, which must mean the same in both."""
+        """With the points and rows of both, which must mean the same in both.
+
+        In the other's order, if it has all of these.
+        """
         points = {p.name: p for p in self.points}
         rows = {r.name: r for r in self.rows}
         same = self.config == other.config
@@ -231,7 +234,11 @@ class Study(Section):
                 f"({_changes(other)}) do not go together"
             )
         seeds = tuple(dict.fromkeys((*self.seeds, *other.seeds)))
-        return self._with(points=list(points.values()), rows=list(rows.values()), seeds=seeds)
+        return self._with(
+            points=list(points.values()) if len(points) > len(other.points) else other.points,
+            rows=list(rows.values()) if len(rows) > len(other.rows) else other.rows,
+            seeds=seeds,
+        )
 
     def cells(self, path: Path, how: Sequence[str] = ()) -> list["Cell"]:
         """All runs, those of a point side by side, and of these those of a seed.

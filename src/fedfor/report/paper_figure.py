@@ -1,5 +1,6 @@
 """Pictures of a study."""
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -59,7 +60,11 @@ Panel = Callable[["Axes"], None]
 
 
 def _curves(results: Results) -> list[Panel]:
-    """Accuracy by round, one panel a point; crosses are the paper's numbers."""
+    """Accuracy by round, one panel a point; crosses are the paper's numbers.
+
+    Where the study counts the best round so far, as the paper's numbers do, so do the lines.
+    """
+    so_far = "best" in results.study.metrics
 
     def panel(point: str) -> Panel:
         def draw(axes: "Axes") -> None:
@@ -67,7 +72,7 @@ def _curves(results: Results) -> list[Panel]:
                 outcomes = results.of(point, row)
                 if not outcomes:
                     continue
-                rounds, means, spreads = _mean_curve(outcomes)
+                rounds, means, spreads = _mean_curve(outcomes, so_far)
                 style = line_style(place)
                 axes.plot(rounds, means, lw=1.2, label=row, **style)
                 low = [m - s for m, s in zip(means, spreads, strict=True)]
@@ -79,7 +84,7 @@ def _curves(results: Results) -> list[Panel]:
                 axes.axvline(t, color="0.8", lw=0.5, zorder=0)
             axes.set_title(point, loc="left", fontsize=10)
             axes.set_xlabel("round")
-            axes.set_ylabel("test accuracy, %")
+            axes.set_ylabel("best test accuracy so far, %" if so_far else "test accuracy, %")
 
         return draw
 
@@ -178,10 +183,18 @@ PANELS: dict[str, Callable[[Results], list[Panel]]] = {
 }
 
 
-def _mean_curve(outcomes: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
-    """Rounds, mean accuracy and deviation, over the seeds that got as far."""
-    rounds = sorted({t for o in outcomes for t in o.curve})
-    at = [[o.curve[t] for o in outcomes if t in o.curve] for t in rounds]
+def _mean_curve(
+    outcomes: Sequence[Outcome], so_far: bool = False
+) -> tuple[list[float], list[float], list[float]]:
+    """Rounds, mean accuracy (or the best so far) and deviation, over seeds that got as far."""
+    curves = [o.curve for o in outcomes]
+    if so_far:
+        curves = [
+            dict(zip(curve, itertools.accumulate(curve.values(), max), strict=True))
+            for curve in curves
+        ]
+    rounds = sorted({t for curve in curves for t in curve})
+    at = [[curve[t] for curve in curves if t in curve] for t in rounds]
     return (
         [float(t) for t in rounds],
         [statistics.fmean(values) for values in at],
