@@ -67,6 +67,8 @@ def test_a_head_makes_clients_of_one_size_from_data_of_any() -> None:
     assert len(few.rows(0)) == 5000  # all there are
     with pytest.raises(ConfigError, match=r"population.head must be at least 1"):
         LongTail(big(), 10, 0, head=0)
+    with pytest.raises(ConfigError, match="give one of them"):
+        LongTail(big(), 10, 0, head=5, share=0.1)
 
 
 def test_clients_have_tails_of_their_own() -> None:

@@ -82,6 +82,14 @@ def test_whole_runs_that_are_tested_every_round_keep_the_shape_of_their_stack(
     assert len(trainer._arenas) == 1
 
 
+def test_a_round_that_was_planned_ahead_is_not_forgotten_while_nobody_trains() -> None:
+    trainer, all_tasks = tasks()
+    models(trainer, all_tasks)
+    trainer._plan_ahead(all_tasks)
+    assert models(trainer, []) == {}
+    assert trainer._planned_for(all_tasks) is not None
+
+
 def test_the_stack_keeps_its_division() -> None:
     _, all_tasks = tasks()
     stand_ins = StandIns()

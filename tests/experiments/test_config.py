@@ -12,7 +12,7 @@ from torch import Tensor
 from fedfor.algorithms import PRESETS, Named, Scalar, ServerOpt
 from fedfor.errors import ConfigError, DataError
 from fedfor.experiments.build import build_simulation
-from fedfor.experiments.config import RunConfig
+from fedfor.experiments.config import LongTailConfig, RunConfig
 from fedfor.experiments.folder import _plain
 from fedfor.experiments.load import bundled_configs, load_config, parse_value, read_toml
 
@@ -72,6 +72,17 @@ def test_the_resolved_config_spells_everything_out() -> None:
         "sharing": "everything",
         "weighting": "uniform",
     }
+
+
+def test_a_head_takes_the_place_of_the_share() -> None:
+    for assignments, sizes in (([], (0.1, None)), (["share=0.3"], (0.3, None))):
+        p = load_config({}, [f"population.{a}" for a in assignments]).population
+        assert isinstance(p, LongTailConfig)
+        assert (p.share, p.head) == sizes
+    config = load_config({}, ["population.share=0.3", "population.head=50"])
+    assert config.population.model_dump()["head"] == 50
+    assert config.population.model_dump()["share"] is None
+    assert RunConfig.model_validate(config.model_dump(exclude_none=True)) == config
 
 
 def test_assignments() -> None:

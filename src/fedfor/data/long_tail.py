@@ -9,12 +9,12 @@ from .population import Population
 class LongTail(Population):
     """The paper's prior shift: every client has a long tail over the classes of its own.
 
-    A client holds a random `share` of the training data, trimmed so that its classes, in an order
-    of its own, fall off exponentially (Cao et al., 2019) until the last has `ratio` times as many
-    samples as the first: with 0.1 and 0.01, about 2.5 % of the data. With `head` the first class
-    has so many samples instead, or all where there are fewer, however large the data are. A
-    client's data depend on the seed and its number alone, so the population can be of any size.
-    The paper's clients are new in every round; with 10**10 of them so are these.
+    A client holds a random `share` of the training data, by default 0.1, trimmed so that its
+    classes, in an order of its own, fall off exponentially (Cao et al., 2019) until the last has
+    `ratio` times as many samples as the first: with 0.01, about 2.5 % of the data. With `head` in
+    place of `share` the first class has so many samples, or all that there are. A client's data
+    depend on the seed and its number alone, so the population can be of any size. The paper's
+    clients are new in every round; with 10**10 of them so are these.
     """
 
     def __init__(
@@ -22,11 +22,14 @@ class LongTail(Population):
         split: DataSplit,
         clients: int,
         seed: int,
-        share: float = 0.1,
+        share: float | None = None,
         ratio: float = 0.01,
         head: int | None = None,
     ) -> None:
         super().__init__(split, clients)
+        if head is not None and share is not None:
+            raise ConfigError("population.head is in place of population.share: give one of them")
+        share = 0.1 if share is None else share
         for name, value in (("share", share), ("ratio", ratio)):
             if not 0 < value <= 1:
                 raise ConfigError(f"population.{name} must be above 0 and at most 1 (got {value})")

@@ -23,8 +23,7 @@ class Augmentation:
     flip: bool = False
     """Left and right change places, for half of the images."""
     crop: int = 0
-    """The image is moved by up to so many pixels either way; what comes in is 0, which
-    in data of mean 0 is the mean colour."""
+    """The image is moved by up to so many pixels either way; what comes in is 0."""
     rotate: float = 0.0
     """It is turned about its centre by up to so many degrees either way."""
 

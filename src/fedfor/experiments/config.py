@@ -72,10 +72,20 @@ class LongTailConfig(_PopulationConfig):
 
     kind: Literal["long-tail"] = "long-tail"
     clients: int = Field(default=10**10, ge=1)
-    share: float = Field(default=0.1, gt=0, le=1)
+    share: float | None = Field(default=None, gt=0, le=1)
+    """0.1, unless there is a `head`."""
     ratio: float = Field(default=0.01, gt=0, le=1)
     head: int | None = Field(default=None, ge=1)
-    """Samples of a client's first class, in place of `share`."""
+    """Samples of a client's first class, in place of `share`, whatever that says."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _size(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if value.get("head") is None:
+            return {"share": 0.1, **value}
+        return {**value, "share": None}
 
 
 class DirichletConfig(_PopulationConfig):

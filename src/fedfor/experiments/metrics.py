@@ -103,8 +103,8 @@ def summarise(
     records: Sequence[Record], rounds: int, half: int, target: float | None
 ) -> dict[str, Any]:
     """All that a table needs of one run."""
-    last = evaluated(records)[-1:]
-    curve = {r["round"]: r["accuracy"] for r in evaluated(records)}
+    tested = evaluated(records)
+    last, curve = tested[-1:], {r["round"]: r["accuracy"] for r in tested}
     summary: dict[str, Any] = {
         "rounds": len(records),
         "best_half": best_accuracy(records, half),

@@ -38,7 +38,8 @@ class Outcome(Section):
     @model_validator(mode="after")
     def _late(self) -> Self:
         """Of files from before it was among the metrics."""
-        if "late" not in self.metrics and (late := late_accuracy(self.curve, self.rounds)):
+        late = late_accuracy(self.curve, self.rounds)
+        if "late" not in self.metrics and late is not None:
             self.metrics["late"] = late / 100
         return self
 

@@ -98,7 +98,7 @@ class Trainer:
 
     def train(self, tasks: Sequence[Task]) -> Iterator[tuple[int, StackedResult]]:
         """For each task, by its place, the results of some of its clients, until all are done."""
-        if not tasks:  # as while all runs are tested: that is no round, and nobody has left
+        if not tasks:  # while all are tested: no round, so plans and places are kept
             return
         if self.compiled is not False:  # the first round, which decides it, counts too
             tasks = self._stand_ins.added(tasks)
