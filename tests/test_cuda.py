@@ -1,24 +1,29 @@
 """The same runs on a GPU. Skipped, with this word, where there is none."""
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from fedfor.data import Population
+from fedfor.algorithms.sharing import buffers
+from fedfor.data import LabelledData, Population, Samples
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.stacking import Precision, Stacking
 from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.engines.vector.fisher import _from_batches, _from_single_samples
 from fedfor.engines.vector.noise import Hashed
+from fedfor.engines.vector.step import State
 from fedfor.experiments.folder import RunFolder, sha256
 from fedfor.experiments.run import run_in_folder, start_run
 from fedfor.experiments.simulation import Simulation
 from fedfor.experiments.together import drive_together
-from fedfor.models import resnet20
+from fedfor.models import build_model, resnet20
 
 from .engines.stacks import (
     ALGORITHMS,
@@ -148,6 +153,31 @@ def test_our_kernels_in_a_whole_step(precision: Precision, monkeypatch: pytest.M
     # is off by as much as we are.
     factor = 6 if precision == "tf32" else 3
     assert 0 < float(ours.norm()) < factor * float(theirs.norm()) < float(exact.norm())
+
+
+@pytest.mark.parametrize(("precision", "near"), [("fp32", 1e-4), ("bf16", 0.03)])
+@pytest.mark.parametrize("name", ["resnet20", "digits-net"])
+def test_fisher_diagonals_of_whole_batches(name: str, precision: Precision, near: float) -> None:
+    """By our kernels, beside single samples in float64."""
+    shape, device = (3, 32, 32), torch.device("cuda")
+    torch.manual_seed(0)
+    model = build_model(name, shape, 10).to(device)
+    data = LabelledData("noise", torch.randn(60, *shape), torch.arange(60) % 10, 10)
+    samples = [Samples(data, np.arange(a, b)) for a, b in ((0, 7), (7, 40), (40, 60))]
+
+    def squares(model: torch.nn.Module, how: Precision, fisher: Callable[..., Any]) -> torch.Tensor:
+        trainer = Trainer(model, torch.nn.functional.cross_entropy, device, Stacking(how))
+        stack = trainer.model
+        row = stack.layout.row(dict(model.named_parameters()), stack.like).detach()
+        held = {n: torch.stack([b] * 3) for n, b in buffers(model).items()}
+        state = State(torch.stack([row] * 3), held, row.new_zeros(3))
+        found: torch.Tensor = fisher(stack, state, samples, trainer.data, trainer.compiler)
+        assert stack.squares
+        return found.double()
+
+    ours = squares(model, precision, _from_batches)
+    exact = squares(copy.deepcopy(model).double(), "fp32", _from_single_samples)
+    assert 0 < float((ours - exact).norm()) < near * float(exact.norm())
 
 
 def test_dropout_depends_on_nobody_else() -> None:

@@ -85,6 +85,16 @@ def test_padding_never_touches_batch_norm(sizes: list[int], batch: int) -> None:
     assert_same(*both(build(norm_cnn), "fedbn", training, ragged(sizes)), tolerance=1e-7)
 
 
+def test_what_a_client_keeps_holds_no_more_memory_than_it_needs() -> None:
+    run = simulation(VectorEngine, build(norm_cnn), "fedbn", TRAINING, ragged())
+    run.round()
+    kept = run.store.get(next(c for c in range(6) if run.store.get(c) is not None))
+    assert kept is not None
+    held = {t.untyped_storage().data_ptr(): t for ts in kept.extras.values() for t in ts.values()}
+    weights = sum(p.nbytes for p in run.engine.trainer.model.model.parameters())
+    assert sum(t.untyped_storage().nbytes() for t in held.values()) < weights / 4
+
+
 def test_runs_with_different_labels_and_rates_in_one_stack() -> None:
     """Concept shift differs by seed; learning rates, batch sizes and epochs may differ too."""
     base = ragged()

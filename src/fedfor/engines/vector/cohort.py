@@ -124,7 +124,7 @@ class Part:
         if self.own:
             held = {name: b[i].clone() for name, b in state.buffers.items()}
             everything: Tensors = dict(self.model.model.named_parameters())  # some may be frozen
-            everything |= split(state.weights[i].clone()) | held
+            everything |= self.model.layout.split_own(state.weights[i, self.width :].clone()) | held
             extras[OWN_LAYERS] = {n: t.detach() for n, t in everything.items() if n in self.own}
         return Kept(self.task.message.round, extras)
 

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function
 
+from .squares import sum_of_squares
+
 FEW_CHANNELS = 4
 
 
@@ -22,13 +24,20 @@ def stacked_convolution(
     tf32: bool = False,
 ) -> Tensor:
     """x [clients, batch, channels, ...] with w [clients, out, channels, ...]."""
+    if has_kernels(x, w, padding, dilation, groups):
+        y = with_own_kernels(x, w, stride, padding, tf32)
+        return y if b is None else y + b[:, None, :, None, None]
     plain = w.ndim == 5 and groups == 1 and not isinstance(padding, str)
-    ours = x.is_cuda and plain and x.dtype != torch.float64 and _pair(dilation) == (1, 1)
-    if ours and _kernels() is not None:
-        return _with_own_kernels(x, w, b, _pair(stride), _pair(padding), tf32)
     if x.device.type == "cpu" and plain and x.shape[2] <= FEW_CHANNELS and not x.requires_grad:
         return _as_patches(x, w, b, stride, padding, dilation)
     return _as_channel_groups(x, w, b, stride, padding, dilation, groups)
+
+
+def has_kernels(x: Tensor, w: Tensor, padding: Any, dilation: Any, groups: int) -> bool:
+    """Whether our own kernels can do it."""
+    plain = w.ndim == 5 and groups == 1 and not isinstance(padding, str)
+    ours = x.is_cuda and plain and x.dtype != torch.float64 and _pair(dilation) == (1, 1)
+    return ours and _kernels() is not None
 
 
 def _as_channel_groups(
@@ -70,34 +79,37 @@ def _as_patches(
     return y.reshape(*y.shape[:3], *size)
 
 
-def _with_own_kernels(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    tf32: bool,
+def with_own_kernels(
+    x: Tensor, w: Tensor, stride: Any, padding: Any, tf32: bool, squared: bool = False
 ) -> Tensor:
-    """Clients first and channels last in memory: each client's images are whole."""
+    """Clients first and channels last in memory: each client's images are whole.
+
+    `squared`: the weights' gradient is the sum of squares of each sample's.
+    """
     y: Tensor = _Convolution.apply(  # type: ignore[no-untyped-call]
         x.permute(0, 1, 3, 4, 2).contiguous(),
         w.permute(0, 3, 4, 2, 1).contiguous(),
-        list(stride),
-        list(padding),
+        list(_pair(stride)),
+        list(_pair(padding)),
         tf32,
+        squared,
     )
-    if b is not None:
-        y = y + b[:, None, None, None, :]
     return y.permute(0, 1, 4, 2, 3)
 
 
 class _Convolution(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, w: Tensor, stride: list[int], padding: list[int], tf32: bool
+        ctx: Any,
+        x: Tensor,
+        w: Tensor,
+        stride: list[int],
+        padding: list[int],
+        tf32: bool,
+        squared: bool,
     ) -> Tensor:
         ctx.save_for_backward(x, w)
-        ctx.how = stride, padding, tf32
+        ctx.how, ctx.squared = (stride, padding, tf32), squared
         y: Tensor = torch.ops.fedfor.conv_forward(x, w, stride, padding, tf32)
         return y
 
@@ -111,8 +123,13 @@ class _Convolution(Function):
             gx = torch.ops.fedfor.conv_input_gradient(g, w, size, *ctx.how)
         if ctx.needs_input_grad[1]:
             kernel = list(w.shape[1:3])
-            gw = torch.ops.fedfor.conv_weight_gradient(g, x, kernel, *ctx.how).to(w.dtype)
-        return gx, gw, None, None, None
+            if ctx.squared:  # each sample is a lane of its own
+                lanes = [t.flatten(0, 1)[:, None] for t in (g, x)]
+                of_samples = torch.ops.fedfor.conv_weight_gradient(*lanes, kernel, *ctx.how)
+                gw = sum_of_squares(of_samples.unflatten(0, x.shape[:2])).to(w.dtype)
+            else:
+                gw = torch.ops.fedfor.conv_weight_gradient(g, x, kernel, *ctx.how).to(w.dtype)
+        return gx, gw, None, None, None, None
 
 
 @functools.cache

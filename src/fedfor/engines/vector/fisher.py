@@ -1,4 +1,4 @@
-"""The Fisher diagonal of many clients: each sample is a model of its own for one gradient."""
+"""The Fisher diagonal of many clients: the mean square of each sample's own gradient."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,17 @@ from .compiling import Compiler, Flat
 from .model import StackedModel
 from .noise import Recorded
 from .resident import Resident
+from .squared_layers import CannotSquareError
 from .step import State
 
 AT_ONCE = {"cpu": 2**25, "cuda": 2**28}
 """Numbers in the matrix of gradients, one row a sample. A GPU wants many samples to be busy."""
+
+BATCHES = {"cpu": 2**25, "cuda": 2**30}
+"""Numbers that the samples of one batch may take, of all clients together."""
+
+KERNEL_COPIES, IMAGE_COPIES = 8, 64
+"""What a sample takes in a batch: so many times the largest kernel, and the image."""
 
 
 def stacked_fisher(
@@ -30,11 +37,78 @@ def stacked_fisher(
 
     As in `fisher_diagonal`, batch norm uses its running statistics.
     """
+    of = model, state, samples, data, compiler
+    sums = None
+    if model.squares and model.pads and model.loss.mean_of_samples:
+        try:
+            sums = _from_batches(*of)
+        except CannotSquareError:
+            model.squares = False
+    if sums is None:
+        sums = _from_single_samples(*of)
+    return sums / torch.tensor([len(of_client) for of_client in samples]).to(sums)[:, None]
+
+
+def _most(at_once: dict[str, int], sums: Tensor, numbers: int) -> int:
+    return at_once.get(sums.device.type, at_once["cpu"]) // max(1, numbers)
+
+
+def _from_batches(
+    model: StackedModel,
+    state: State,
+    samples: Sequence[Samples],
+    data: Resident,
+    compiler: Compiler,
+) -> Tensor:
+    """Where each layer can make the squares of all its samples at once."""
     sums = torch.zeros_like(state.weights)
-    most = AT_ONCE.get(sums.device.type, AT_ONCE["cpu"])
+    kernels = [
+        len(slot.shape) > 2 and slot.stop - slot.start for slot in model.layout.slots.values()
+    ]
+    x, y = data.of(samples[0].data)
+    numbers = KERNEL_COPIES * max(kernels, default=0) + IMAGE_COPIES * x[0].numel()
+    sizes = np.array([len(of_client) for of_client in samples])
+    width = evenly(int(sizes.max()), _most(BATCHES, sums, numbers * len(samples)))
+    run = _squares_of_batches(model, tuple(state.buffers))
+    for start in range(0, int(sizes.max()), width):
+        places = start + np.arange(width)
+        held = (places < sizes[:, None]).astype(np.int64)
+        rows = np.stack([of.rows[np.minimum(places, len(of) - 1)] for of in samples])
+        at, weight = data.rows(rows), data.rows(held).to(sums.dtype)
+        labels = y[at]
+        for i, of_client in enumerate(samples):
+            if of_client.relabel is not None:
+                labels[i] = of_client.relabel.to(labels.device)[labels[i]]
+        inputs = [state.weights, x[at], labels, weight, *state.buffers.values()]
+        kind = "fisher of batches", x.shape[1:], width
+        sums += compiler.best(kind, len(samples), run, inputs, int(sizes.sum()))(*inputs)
+    return sums
+
+
+def _squares_of_batches(model: StackedModel, held: tuple[str, ...]) -> Flat:
+    def run(weights: Tensor, x: Tensor, y: Tensor, weight: Tensor, *buffers: Tensor) -> Tensor:
+        named = dict(zip(held, buffers, strict=True))
+        squares = model.squared_gradients(weights, named, x, y, weight)
+        sums = torch.zeros_like(weights)
+        for name, slot in model.layout.slots.items():
+            sums[:, slot.start : slot.stop] = squares[name].reshape(len(weights), -1)
+        return sums
+
+    return run
+
+
+def _from_single_samples(
+    model: StackedModel,
+    state: State,
+    samples: Sequence[Samples],
+    data: Resident,
+    compiler: Compiler,
+) -> Tensor:
+    """Each sample is a model of its own for one gradient: for any model, and slow."""
+    sums = torch.zeros_like(state.weights)
     sizes = [len(of_client) for of_client in samples]
     total = sum(sizes)
-    chunk = evenly(total, most // max(1, sums.shape[1]))
+    chunk = evenly(total, _most(AT_ONCE, sums, sums.shape[1]))
     # Filled up, so that one program serves all chunks.
     fill = -total % chunk
     clients = np.concatenate(
@@ -51,7 +125,7 @@ def stacked_fisher(
         inputs = [state.weights, at, counted, x[:, None], y[:, None], *state.buffers.values()]
         kind = "fisher", x.shape
         sums += compiler.best(kind, len(samples), run, inputs, total)(*inputs)
-    return sums / torch.tensor(sizes).to(sums)[:, None]
+    return sums
 
 
 def _squares(model: StackedModel, held: tuple[str, ...]) -> Flat:

@@ -184,7 +184,7 @@ class StackedLayers(TorchFunctionMode):
     ) -> Tensor:
         if not training:
             return self._apply(
-                lambda x, m, v, w, b: _normalised(x, m, v, w, b, eps),
+                lambda x, m, v, w, b: normalised(x, m, v, w, b, eps),
                 lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, False, momentum, eps),
                 input,
                 running_mean,
@@ -354,10 +354,10 @@ def _batch_norm(
         with torch.no_grad():
             mean.lerp_(batch_mean.detach().to(mean.dtype), momentum)
             var.lerp_((batch_var.detach() * count / less_one).to(var.dtype), momentum)
-    return _normalised(x, batch_mean, batch_var, w, b, eps)
+    return normalised(x, batch_mean, batch_var, w, b, eps)
 
 
-def _normalised(
+def normalised(
     x: Tensor,
     mean: Tensor | None,
     var: Tensor | None,

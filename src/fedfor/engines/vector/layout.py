@@ -89,3 +89,8 @@ class Layout:
         """The parameters in a row or in a matrix of rows, or in their first columns, as views."""
         names, row = self._whole if rows.shape[-1] >= self.used else self._front
         return dict(zip(names, row.split(rows), strict=True))
+
+    def split_own(self, rows: Tensor) -> Tensors:
+        """Batch norm's parameters alone, given the columns behind what FedBN shares."""
+        names, row = self._back
+        return dict(zip(names, row.split(rows), strict=True))

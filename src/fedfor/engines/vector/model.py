@@ -1,8 +1,8 @@
 """Many copies of a model, each with its own weights, in one forward and one backward."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from .layers import StackedLayers
 from .layout import Layout
 from .loss import StackedLoss, quiet
 from .noise import Noise, Recorded, Site
+from .squared_layers import SquaredLayers
+
+L = TypeVar("L", bound=StackedLayers)
 
 
 class StackedModel:
@@ -40,6 +43,8 @@ class StackedModel:
         """Whether the forward draws at random by other ways than dropout."""
         self.pads = True
         """Whether batches may be padded: otherwise only clients with like batches go together."""
+        self.squares = True
+        """Whether squared gradients can be had from whole batches, as far as is known."""
 
     def gradients(
         self,
@@ -53,45 +58,65 @@ class StackedModel:
         train: bool = True,
     ) -> tuple[Tensors, Tensors, Tensor]:
         """Each client's gradient, its buffers after the batch, and its mean loss."""
-        params = {n: p.detach().requires_grad_() for n, p in self.layout.split(weights).items()}
+        params = self._parameters(weights)
         held = {name: b.clone() for name, b in held.items()}
+        layers = self._layers(StackedLayers, noise, x.shape[1], weight, smallest)
         with torch.enable_grad():
-            outputs = self._forward(params, held, x, weight, noise, smallest, train)
+            outputs = self._forward(params, held, x, layers, train)
             losses = self.loss(outputs, y, weight)
             grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
         if train:
             self.unused = tuple(n for n, g in zip(params, grads, strict=True) if g is None)
-        filled = {
-            name: torch.zeros_like(p) if g is None else g.to(p.dtype)
-            for (name, p), g in zip(params.items(), grads, strict=True)
-        }
-        return filled, held, losses.detach()
+        return _filled(params, grads), held, losses.detach()
+
+    def squared_gradients(
+        self, weights: Tensor, held: Tensors, x: Tensor, y: Tensor, weight: Tensor
+    ) -> Tensors:
+        """For each client, the sum over samples of each one's squared gradient, in evaluation."""
+        params = self._parameters(weights)
+        layers = self._layers(SquaredLayers, Recorded(), x.shape[1], weight)
+        with torch.enable_grad():
+            outputs = self._forward(params, held, x, layers, train=False)
+            total = (self.loss(outputs, y, weight) * weight.sum(1)).sum()
+            grads = torch.autograd.grad(total, list(params.values()), allow_unused=True)
+        return _filled(params, grads)
+
+    def _parameters(self, weights: Tensor) -> Tensors:
+        return {n: p.detach().requires_grad_() for n, p in self.layout.split(weights).items()}
 
     def outputs(self, weights: Tensor, held: Tensors, x: Tensor, shared: bool) -> Tensor:
         """In evaluation. `shared`: all models see the same samples, x has no client axis."""
         with torch.no_grad():
-            params = self.layout.split(weights)
-            return self._forward(params, held, x, None, Recorded(), 2, False, shared)
+            layers = self._layers(StackedLayers, Recorded(), 0 if shared else x.shape[1])
+            return self._forward(self.layout.split(weights), held, x, layers, False, shared)
+
+    def _layers(
+        self,
+        kind: type[L],
+        noise: Noise,
+        batch: int,
+        weight: Tensor | None = None,
+        smallest: int = 2,
+    ) -> L:
+        compute = torch.bfloat16 if self.precision == "bf16" else None
+        return kind(noise, batch, weight, smallest, compute, self.precision != "fp32")
 
     def _forward(
         self,
         params: Tensors,
         held: Tensors,
         x: Tensor,
-        weight: Tensor | None,
-        noise: Noise,
-        smallest: int,
+        layers: StackedLayers,
         train: bool,
         shared: bool = False,
     ) -> Tensor:
         def one(params: Tensors, held: Tensors, x: Tensor) -> Any:
+            if isinstance(layers, SquaredLayers):
+                layers.watch(params)
             named = {**params, **held}
             placed = {at: named[name] for at, name in self._places.items()}
             return functional_call(self.model, placed, (x,), tie_weights=False)
 
-        compute = torch.bfloat16 if self.precision == "bf16" else None
-        batch = 0 if shared else x.shape[1]
-        layers = StackedLayers(noise, batch, weight, smallest, compute, self.precision != "fp32")
         was_training = self.model.training
         self.model.train(train)
         try:
@@ -121,3 +146,11 @@ class StackedModel:
             yield
         finally:
             matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def _filled(params: Tensors, grads: Sequence[Tensor | None]) -> Tensors:
+    """Zeros for parameters that took no part."""
+    return {
+        name: torch.zeros_like(p) if g is None else g.to(p.dtype)
+        for (name, p), g in zip(params.items(), grads, strict=True)
+    }
