@@ -32,7 +32,8 @@ def winners(results: Results) -> dict[str, str]:
         ("prior-shift", "prior-shift-tuning", {"FedProx", "FedCurv", "FedAvgM"}),
         ("prior-shift-mnist-m", "prior-shift-tuning", {"FedAvgM"}),
         ("communication", "prior-shift-tuning", {"FedProx", "FedCurv"}),
-        ("statefulness", "prior-shift-tuning", {"FedAvgM"}),
+        ("statefulness", "statefulness-tuning", {"FedAvgM", "FedDyn", "SCAFFOLD"}),
+        ("communication", "statefulness-tuning", {"FedDyn", "FedPD", "SCAFFOLD"}),
     ],
 )
 def test_settings_are_those_that_won(study: str, grid: str, methods: set[str]) -> None:
