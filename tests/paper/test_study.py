@@ -1,4 +1,5 @@
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,16 @@ def test_a_study_that_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="is no text in UTF-8"):
         load_study(str(path))
+
+
+def test_a_row_without_the_backbone_that_all_others_have_is_told() -> None:
+    digits = load_study("digits")
+    with pytest.warns(UserWarning, match=r"for that, -a fedfor\+fedbn,alpha=2$"):
+        digits.with_algorithms(["fedfor,alpha=2"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        digits.with_algorithms(["fedfor+fedbn,alpha=2", "FedProx"])
+        load_study("prior-shift").with_algorithms(["fedfor,alpha=2"])
 
 
 def test_all_of_a_seed_are_trained_together() -> None:

@@ -1,45 +1,51 @@
 """The settings that a study takes are the winners of the grid that was run for it."""
 
-import statistics
 from pathlib import Path
 
 import pytest
 from tools.fit_readings import offsets, rms
+from tools.take_winners import kind, take, winners
 
 from fedfor.algorithms import FedFOR
-from fedfor.paper.results import Results, load_results
+from fedfor.paper.results import load_results
 from fedfor.paper.study import load_study
 from fedfor.report.strengths import alphas
 
-RESULTS = Path(__file__).parent.parent.parent / "results"
-
-
-def winners(results: Results) -> dict[str, str]:
-    """For each method, what comes before the comma of a row's name: the algorithm that is best in
-    the mean over points."""
-    best: dict[str, tuple[float, str]] = {}
-    for row in results.study.rows:
-        means = [results.spread(point, row.name, "best").mean for point in results.points]
-        mean = statistics.fmean(-1.0 if m is None else m for m in means)  # diverged: no winner
-        method = row.name.partition(",")[0]
-        best[method] = max(best.get(method, (-1.0, "")), (mean, row.algorithm))
-    return {method: algorithm for method, (_, algorithm) in best.items()}
+ROOT = Path(__file__).parent.parent.parent
+RESULTS, STUDIES = ROOT / "results", ROOT / "src" / "fedfor" / "paper" / "studies"
 
 
 @pytest.mark.parametrize(
-    ("study", "grid", "methods"),
+    ("study", "grid", "rows"),
     [
         ("prior-shift", "prior-shift-tuning", {"FedProx", "FedCurv", "FedAvgM"}),
         ("prior-shift-mnist-m", "prior-shift-tuning", {"FedAvgM"}),
         ("communication", "prior-shift-tuning", {"FedProx", "FedCurv"}),
-        ("statefulness", "statefulness-tuning", {"FedAvgM", "FedDyn", "SCAFFOLD"}),
         ("communication", "statefulness-tuning", {"FedDyn", "FedPD", "SCAFFOLD"}),
+        ("statefulness", "statefulness-tuning", {"FedAvgM", "FedDyn", "SCAFFOLD", "FedFOR, step"}),
     ],
 )
-def test_settings_are_those_that_won(study: str, grid: str, methods: set[str]) -> None:
+def test_settings_are_those_that_won(study: str, grid: str, rows: set[str]) -> None:
     won = winners(load_results([RESULTS / f"{grid}.json"]))
-    taken = {row.name: row.algorithm for row in load_study(study).rows if row.name in methods}
-    assert taken == {method: won[method] for method in methods}
+    taken = {row.name: row.algorithm for row in load_study(study).rows if row.name in rows}
+    assert taken == {name: won[kind(algorithm)] for name, algorithm in taken.items()}
+    assert taken.keys() == rows
+
+
+def test_winners_take_the_places_of_their_kind() -> None:
+    won = {kind("fedprox,mu=1"): "fedprox,mu=7", kind("fedfor,strength=loss,alpha=1"): "no row"}
+    text = (STUDIES / "prior-shift.toml").read_text()
+    assert take(text, won, "prior-shift") == text.replace("fedprox,mu=0.01", "fedprox,mu=7")
+
+
+def test_a_kind_is_all_but_the_numbers() -> None:
+    assert kind("fedfor,alpha=4,strength=step") == kind("fedfor,strength=step,alpha=0.5")
+    others = (
+        "fedfor,alpha=4",
+        "fedfor,alpha=4,strength=loss",
+        "fedfor+fedbn,alpha=4,strength=step",
+    )
+    assert kind("fedfor,alpha=4,strength=step") not in [kind(other) for other in others]
 
 
 def test_the_default_strength_is_the_best_of_the_sweep_at_every_e() -> None:

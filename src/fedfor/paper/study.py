@@ -1,6 +1,7 @@
 """A study: rows (methods) x points (local epochs, or what else is varied) x seeds."""
 
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -35,6 +36,10 @@ Name = Annotated[str, AfterValidator(_folder_name)]
 
 OWN = ("population", "training", "model")
 """Sections of which a row may have settings of its own."""
+
+
+def _on_fedbn(row: "Row") -> bool:
+    return "fedbn" in row.algorithm.partition(",")[0].split("+")
 
 
 def _section(key: str) -> str:
@@ -170,6 +175,15 @@ class Study(Section):
                 rows += self._rows(name) or [Row(name=name, algorithm=name)]
         if not rows:
             raise ConfigError("--algorithms: name at least one")
+        if all(_on_fedbn(row) for row in self.rows):
+            for row in rows:
+                if not _on_fedbn(row):
+                    name, *settings = row.algorithm.split(",")
+                    warnings.warn(
+                        f"{row.name}: all rows of {self.name} keep batch norm on the clients, and "
+                        f"this one does not; for that, -a {','.join([f'{name}+fedbn', *settings])}",
+                        stacklevel=2,
+                    )
         return self._with(rows=rows)
 
     def with_seeds(self, seeds: int | Sequence[int]) -> "Study":
