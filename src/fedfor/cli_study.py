@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .paper.results import Results
     from .paper.study import Study
 
+HOW = ("lanes", "threads")
+"""Settings that change nothing but how fast it goes and what it takes."""
+
 
 def reproduce(
     name: Annotated[
@@ -72,11 +75,13 @@ def reproduce(
     from .report.provenance import commit
 
     use_root(data_root)
-    study = _chosen(load_study(name), epochs, algorithms, seeds, assignments or [])
+    how = [a for a in assignments or () if a.partition("=")[0].strip() in HOW]
+    what = [a for a in assignments or () if a not in how]
+    study = _chosen(load_study(name), epochs, algorithms, seeds, what)
     where = build_device(device)
     chosen = precision or ("bf16" if where.type == "cuda" else "fp32")
     path = out or Path("runs") / study.name
-    cells = study.cells(path, [f"device={where}", f"precision={chosen}"])
+    cells = study.cells(path, [f"device={where}", f"precision={chosen}", *how])
     console, command = make_console(), shlex.join(["fedfor", *sys.argv[1:]])
     points = {cell.folder.path: cell.point for cell in cells}
     progress = RunsProgress(console, cells, group=lambda run: points[run.folder.path])

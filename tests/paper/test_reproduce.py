@@ -76,6 +76,19 @@ def test_what_cannot_be_saved_is_refused_before_it_is_run(fedfor: Cli, tmp_path:
     assert not list(Path("r").glob("*/fedfor-paper"))
 
 
+def test_how_it_is_run_does_not_make_another_study_of_it(fedfor: Cli, tmp_path: Path) -> None:
+    path = mini(tmp_path)
+    start = ("reproduce", path, "-o", "r", "--seeds", "1", "--epochs", "1")
+    assert fedfor(*start, "-a", "fedavg", "--set", "lanes=2", "--set", "threads=1")[0] == 0
+    code, out, _ = fedfor(*start, "-a", "fedfor-paper", "--set", "lanes = 1")
+    assert code == 0
+    assert "Not as the study is written" not in out
+    assert len(load_results([Path("r")]).cells) == 2
+    assert "lanes = 1" in next(Path("r").glob("*/fedfor-paper/*/config.toml")).read_text()
+    code, _, err = fedfor(*start, "--set", "lanes=0")
+    assert (code, err.count("\n")) == (2, 1)
+
+
 def test_what_is_done_is_saved_when_it_is_stopped(
     fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +116,7 @@ def test_mistakes_are_told_before_anything_is_run(fedfor: Cli, tmp_path: Path) -
         ([path, "--seeds", "x"], "--seeds x"),
         ([path, "--set", "model.name=alexnet-bn"], "alexnet-bn"),
         ([path, "--precision", "fp7"], "precision"),
+        ([path, "--set", "lanes=none"], "lanes"),
         (["prior-shift", "--data-root", tmp_path], "fedfor data get cifar10"),
     ):
         code, _, err = fedfor("reproduce", *words, "--out", "runs/x")
