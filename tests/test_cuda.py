@@ -16,7 +16,7 @@ from fedfor.data import LabelledData, Population, Samples
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.stacking import Precision, Stacking
 from fedfor.engines.vector import Trainer, VectorEngine
-from fedfor.engines.vector.fisher import _from_batches, _from_single_samples
+from fedfor.engines.vector.fisher import _can_square, _from_batches, _from_single_samples
 from fedfor.engines.vector.noise import Hashed
 from fedfor.engines.vector.step import State
 from fedfor.experiments.folder import RunFolder, sha256
@@ -171,8 +171,8 @@ def test_fisher_diagonals_of_whole_batches(name: str, precision: Precision, near
         row = stack.layout.row(dict(model.named_parameters()), stack.like).detach()
         held = {n: torch.stack([b] * 3) for n, b in buffers(model).items()}
         state = State(torch.stack([row] * 3), held, row.new_zeros(3))
+        assert _can_square(stack, samples, trainer.data)
         found: torch.Tensor = fisher(stack, state, samples, trainer.data, trainer.compiler)
-        assert stack.squares
         return found.double()
 
     ours = squares(model, precision, _from_batches)

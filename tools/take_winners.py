@@ -5,14 +5,15 @@ python -m tools.take_winners results/digits-tuning.json digits office-caltech
 
 import statistics
 import sys
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from fedfor.errors import FedforError
+from fedfor.errors import ConfigError, FedforError, nearest
 from fedfor.experiments.comparison import split_commas
 from fedfor.experiments.load import parse_value
 from fedfor.paper.results import Results, load_results
-from fedfor.paper.study import load_study
+from fedfor.paper.study import load_study, study_names
 
 Kind = tuple[object, ...]
 
@@ -25,49 +26,60 @@ def kind(algorithm: str) -> Kind:
 
 
 def _is_number(text: str) -> bool:
-    return isinstance(parse_value(text), int | float)
+    value = parse_value(text)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def winners(results: Results) -> dict[Kind, str]:
     """For each kind of algorithm on the grid, the one that is best in the mean over points."""
     best: dict[Kind, tuple[float, str]] = {}
+    seeds: dict[Kind, set[tuple[int, ...]]] = {}
     for row in results.study.rows:
-        means = [results.spread(point, row.name, "best").mean for point in results.points]
+        of_kind, means = kind(row.algorithm), []
+        for point in results.study.points:
+            means.append(results.spread(point.name, row.name, "best").mean)
+            run = sorted(o.seed for o in results.of(point.name, row.name))
+            seeds.setdefault(of_kind, set()).add(tuple(run))
+        if len(seeds[of_kind]) > 1:
+            raise ConfigError(
+                f"{results.study.name}: '{row.name}' or one of its kind lacks seeds at some point"
+            )
         mean = statistics.fmean(-1.0 if m is None else m for m in means)  # diverged: no winner
-        of_kind = kind(row.algorithm)
         best[of_kind] = max(best.get(of_kind, (-1.0, "")), (mean, row.algorithm))
-    return {of_kind: algorithm for of_kind, (_, algorithm) in best.items() if algorithm}
+    return {of_kind: algorithm for of_kind, (_, algorithm) in best.items()}
 
 
 def take(text: str, won: dict[Kind, str], name: str) -> str:
     """A study's text with the winners in the places of others of their kind."""
-    for row in load_study(name).rows:
-        winner = won.get(kind(row.algorithm), row.algorithm)
-        if winner != row.algorithm:
-            print(f"{name}: {row.name}: {row.algorithm} -> {winner}")
-            before, after = (
-                f'name = "{row.name}", algorithm = "{a}"' for a in (row.algorithm, winner)
+    rows = [row for row in load_study(name).rows if kind(row.algorithm) in won]
+    if len({kind(row.algorithm) for row in rows}) < len(rows) or not rows:
+        raise ConfigError(f"{name} must have one row of a kind that is on the grid, or more kinds")
+    for row in rows:
+        winner = won[kind(row.algorithm)]
+        print(f"{name}: {row.name}: {winner} ({'as before' if winner == row.algorithm else 'new'})")
+        before, after = (f'name = "{row.name}", algorithm = "{a}"' for a in (row.algorithm, winner))
+        if text.count(before) != 1:
+            raise ConfigError(
+                f"{name}: '{row.name}' is not on a line of its own; change it by hand"
             )
-            if text.count(before) != 1:
-                sys.exit(
-                    f"{name}: the row '{row.name}' is not written on one line; change it by hand"
-                )
-            text = text.replace(before, after)
+        text = text.replace(before, after)
     return text
 
 
-def main() -> None:
-    if len(sys.argv) < 3:
+def main(arguments: Sequence[str]) -> None:
+    if len(arguments) < 2:
         sys.exit("name a file of results and the studies that are to take its winners")
     try:
-        won = winners(load_results([Path(sys.argv[1])]))
-        for name in sys.argv[2:]:
-            load_study(name)
+        won = winners(load_results([Path(arguments[0])]))
+        for name in arguments[1:]:
+            if name not in study_names():
+                raise ConfigError(f"there is no study '{name}'; {nearest(name, study_names())}")
             with as_file(files("fedfor.paper") / "studies" / f"{name}.toml") as path:
-                path.write_text(take(path.read_text(encoding="utf-8"), won, name), encoding="utf-8")
+                text = take(path.read_text(encoding="utf-8"), won, name)
+                path.write_text(text, encoding="utf-8")
     except FedforError as error:
         sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

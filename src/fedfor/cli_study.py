@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,11 +78,14 @@ def reproduce(
     use_root(data_root)
     how = [a for a in assignments or () if a.partition("=")[0].strip() in HOW]
     what = [a for a in assignments or () if a not in how]
-    study = _chosen(load_study(name), epochs, algorithms, seeds, what)
+    written = load_study(name)
+    study = _chosen(written, epochs, algorithms, seeds, what)
     where = build_device(device)
     chosen = precision or ("bf16" if where.type == "cuda" else "fp32")
     path = out or Path("runs") / study.name
     cells = study.cells(path, [f"device={where}", f"precision={chosen}", *how])
+    for sentence in written.lacking_backbone(study.rows):
+        warnings.warn(sentence, stacklevel=1)
     console, command = make_console(), shlex.join(["fedfor", *sys.argv[1:]])
     points = {cell.folder.path: cell.point for cell in cells}
     progress = RunsProgress(console, cells, group=lambda run: points[run.folder.path])

@@ -1,6 +1,7 @@
 """The Fisher diagonals of a stack of clients, against single gradients in a plain loop."""
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,20 +10,24 @@ import torch
 from torch import Tensor, nn
 
 from fedfor.data import LabelledData, Samples
+from fedfor.engines.fisher import Loss
 from fedfor.engines.vector import Trainer, fisher
 from fedfor.engines.vector.step import State
 from fedfor.models import build_model
 
 from ..conftest import made_data
 
+WIDEST = 11
+"""Samples of the largest client."""
 
-def by_hand(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+
+def by_hand(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     """The mean over samples of each one's squared gradient."""
     model.eval()
     sums = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for i in range(len(y)):
         model.zero_grad()
-        nn.functional.cross_entropy(model(x[i : i + 1]), y[i : i + 1]).backward()
+        loss(model(x[i : i + 1]), y[i : i + 1]).backward()
         for name, p in model.named_parameters():
             if p.grad is not None:
                 sums[name] += p.grad.square()
@@ -38,18 +43,23 @@ def images(shape: tuple[int, ...], count: int = 20) -> LabelledData:
 def ragged(data: LabelledData, relabel: Sequence[int] | None = None) -> list[Samples]:
     """Three clients with unlike numbers of samples, the last with other labels."""
     last = None if relabel is None else torch.tensor(relabel)
-    rows = ([0], list(range(1, 12)), list(range(12, 19)))
+    rows = ([0], list(range(1, 1 + WIDEST)), list(range(12, 19)))
     named = [np.array(of_client, dtype=np.int64) for of_client in rows]
     return [*(Samples(data, r) for r in named[:2]), Samples(data, named[2], last)]
 
 
-def assert_as_by_hand(make: Callable[[], nn.Module], samples: Sequence[Samples]) -> Trainer:
+def assert_as_by_hand(
+    make: Callable[[], nn.Module],
+    samples: Sequence[Samples],
+    loss: Loss = nn.functional.cross_entropy,
+) -> Trainer:
     torch.manual_seed(0)
     models = [make().double() for _ in samples]
     data = samples[0].data
     for model in models:
         model(data.x)  # statistics that are not those of a new layer
-    trainer = Trainer(copy.deepcopy(models[0]), nn.functional.cross_entropy, torch.device("cpu"))
+    trainer = Trainer(copy.deepcopy(models[0]), loss, torch.device("cpu"))
+    trainer.check(data.x[:4], data.y[:4])
     layout = trainer.model.layout
     rows = [layout.row(dict(m.named_parameters()), trainer.model.like) for m in models]
     buffers = {
@@ -59,9 +69,9 @@ def assert_as_by_hand(make: Callable[[], nn.Module], samples: Sequence[Samples])
     state = State(torch.stack(rows).detach(), buffers, torch.zeros(len(models)).double())
     found = fisher.stacked_fisher(trainer.model, state, samples, trainer.data, trainer.compiler)
     for place, (model, some) in enumerate(zip(models, samples, strict=True)):
-        expected = by_hand(model, *some.all())
+        expected = by_hand(model, loss, *some.all())
         for name, tensor in layout.split(found[place : place + 1]).items():
-            torch.testing.assert_close(tensor[0], expected[name], rtol=1e-9, atol=1e-14)
+            torch.testing.assert_close(tensor[0], expected[name], rtol=1e-9, atol=1e-14, msg=name)
     return trainer
 
 
@@ -79,15 +89,11 @@ def test_of_clients_with_unlike_numbers_of_samples(
     for limits in (fisher.AT_ONCE, fisher.BATCHES):
         monkeypatch.setitem(limits, "cpu", at_once)
     if not batches:
-        monkeypatch.setattr(fisher, "_from_batches", raises)
+        monkeypatch.setattr(fisher, "squares_agree", lambda *_: False)
     split = made_data(40)
     data = LabelledData("double", split.train.x.double(), split.train.y, 3)
     trainer = assert_as_by_hand(small_norm_cnn, ragged(data, relabel=[1, 2, 0]))
-    assert trainer.model.squares == batches
-
-
-def raises(*_: object) -> Tensor:
-    raise fisher.CannotSquareError
+    assert trainer.model.squares is batches
 
 
 class Residual(nn.Module):
@@ -175,21 +181,52 @@ class Twice(nn.Module):
 
 
 class Bare(nn.Module):
-    """A parameter outside any layer, one that a layer takes as its input, one by its transpose."""
+    """A parameter that is no layer's own, in many ways."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
         self.how = how
-        self.p = nn.Parameter(torch.randn(3, 6) if how != "transposed" else torch.randn(6, 3))
-        self.head = nn.Linear(6, 3)
+        shapes = {"transposed": (6, 3), "one bias": (1,), "torchscript": ()}
+        self.p = nn.Parameter(torch.randn(shapes.get(how, (4, 6))))
+        self.register_buffer("b", torch.randn(WIDEST, 6))
+        self.head = nn.Linear(6, 3, bias=how != "one bias")
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.how == "input":
-            y: Tensor = self.head(self.p).mean(0) + self.head(x)
-            return y
         if self.how == "transposed":
             return nn.functional.linear(x, self.p.T)
-        return self.head(x) * self.p.sum()
+        if self.how == "one bias":
+            return nn.functional.linear(x, self.head.weight, self.p)
+        if self.how == "torchscript":
+            return scripted()(self.head(x), self.p)
+        y: Tensor = self.head(x)
+        if self.how == "factor":
+            return y * self.p.sum()
+        if self.how == "keyword":
+            return y * nn.functional.linear(input=self.p, weight=x).mean(0)[:, None]
+        assert self.how == "fixed axis"  # of just the size of the largest client
+        return nn.functional.linear(x, self.head(self.b).mean(0).expand(3, 6 // 2).repeat(1, 2))
+
+
+def scaled(y: Tensor, p: Tensor) -> Tensor:
+    return y * p
+
+
+@functools.cache
+def scripted() -> Callable[[Tensor, Tensor], Tensor]:
+    found: Callable[[Tensor, Tensor], Tensor] = torch.jit.script(scaled)
+    return found
+
+
+class Mixing(nn.Module):
+    """Each sample less the mean of all, in evaluation only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x if self.training or len(x) == 1 else x - x.mean(0))
+        return y
 
 
 class Positions(nn.Module):
@@ -204,11 +241,45 @@ class Positions(nn.Module):
         return y
 
 
+HOW = ["factor", "transposed", "one bias", "torchscript", "keyword", "fixed axis"]
+
+
 @pytest.mark.parametrize(
     "make",
-    [Tied, Twice, lambda: Bare("factor"), lambda: Bare("input"), lambda: Bare("transposed"),
-     Positions, lambda: nn.Sequential(nn.Linear(6, 6), nn.PReLU(), nn.Linear(6, 3))],
-    ids=["tied", "twice", "factor", "input", "transposed", "positions", "prelu"],
+    [Tied, Twice, Positions, Mixing, lambda: nn.Sequential(nn.Linear(6, 6), nn.PReLU()),
+     *(lambda how=how: Bare(how) for how in HOW)],
+    ids=["tied", "twice", "positions", "mixing", "prelu", *HOW],
 )  # fmt: skip
-def test_a_parameter_of_other_use_takes_single_samples(make: Callable[[], nn.Module]) -> None:
-    assert not assert_as_by_hand(make, ragged(images((6,)))).model.squares
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_whatever_else_a_model_does_takes_single_samples(make: Callable[[], nn.Module]) -> None:
+    trainer = assert_as_by_hand(make, ragged(images((6,))))
+    assert trainer.model.squares is False
+
+
+def test_a_model_that_mixes_samples_and_a_loss_that_is_no_mean_take_single_samples() -> None:
+    samples = ragged(images((6,)))
+    for change in ("pads", "loss"):
+        trainer = Trainer(
+            nn.Linear(6, 3).double(), nn.functional.cross_entropy, torch.device("cpu")
+        )
+        assert fisher._can_square(trainer.model, samples, trainer.data)
+        if change == "pads":
+            trainer.model.pads = False
+        else:
+            trainer.model.loss.mean_of_samples = False
+        assert not fisher._can_square(trainer.model, samples, trainer.data)
+
+
+def test_frozen_parameters_take_no_part() -> None:
+    def make() -> nn.Module:
+        model = small_norm_cnn()
+        for frozen in (model[0].weight, model[1].bias):
+            nn.init.constant_(frozen, 0.3).requires_grad_(False)  # the same for all clients
+        return model
+
+    assert assert_as_by_hand(make, ragged(images((1, 8, 8)))).model.squares
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(label_smoothing=0.2), nn.MultiMarginLoss()])
+def test_other_losses(loss: nn.Module) -> None:
+    assert assert_as_by_hand(small_norm_cnn, ragged(images((1, 8, 8))), loss).model.squares

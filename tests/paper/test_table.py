@@ -60,6 +60,9 @@ def test_gains_over_a_row() -> None:
     apart = (5 - 2.09) / math.sqrt(0.82**2 + 0.79**2)
     assert rows[4][1] == f"{apart:+.1f}" == "+2.6"
     assert rows[1][2] == "1 of 3 diverged"
+    behind = paper_table(results(), gain_over="FedFOR", metrics=["best"])
+    assert "-5.0 (0.0)" in behind
+    assert "**" not in behind  # the row that is left out is the best
 
 
 def test_gains_are_of_seeds_that_both_rows_have() -> None:

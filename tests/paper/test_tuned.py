@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from tools.fit_readings import offsets, rms
-from tools.take_winners import kind, take, winners
+from tools.take_winners import kind, main, take, winners
 
 from fedfor.algorithms import FedFOR
-from fedfor.paper.results import load_results
+from fedfor.errors import ConfigError
+from fedfor.paper.results import Results, load_results
 from fedfor.paper.study import load_study
 from fedfor.report.strengths import alphas
 
@@ -32,10 +33,55 @@ def test_settings_are_those_that_won(study: str, grid: str, rows: set[str]) -> N
     assert taken.keys() == rows
 
 
-def test_winners_take_the_places_of_their_kind() -> None:
+def test_winners_take_the_places_of_their_kind(capsys: pytest.CaptureFixture[str]) -> None:
     won = {kind("fedprox,mu=1"): "fedprox,mu=7", kind("fedfor,strength=loss,alpha=1"): "no row"}
     text = (STUDIES / "prior-shift.toml").read_text()
     assert take(text, won, "prior-shift") == text.replace("fedprox,mu=0.01", "fedprox,mu=7")
+    assert capsys.readouterr().out == "prior-shift: FedProx: fedprox,mu=7 (new)\n"
+
+
+def grid(**accuracies: list[float | None]) -> Results:
+    """A grid of FedProx at E=1 and E=2, by mu; None: it diverged."""
+    rows = [{"name": f"mu {mu[1:]}", "algorithm": f"fedprox,mu={mu[1:]}"} for mu in accuracies]
+    points = [{"name": f"E={e}", "epochs": e, "rounds": 1} for e in (1, 2)]
+    cells = [
+        {"point": f"E={e}", "row": row["name"], "algorithm": row["algorithm"], "seed": 0,
+         "epochs": e, "rounds": 1, "half": 1, "accuracy": (), "made": 0, "diverged": best is None,
+         "metrics": {} if best is None else {"best": best}}
+        for row, of_row in zip(rows, accuracies.values(), strict=True)
+        for e, best in zip((1, 2), of_row, strict=False)
+    ]  # fmt: skip
+    study = {"name": "grid", "title": "", "points": points, "rows": rows, "seeds": [0]}
+    return Results.model_validate({"study": study | {"config": {}}, "made": [{}], "cells": cells})
+
+
+def test_the_best_in_the_mean_wins_unless_it_diverged() -> None:
+    found = winners(grid(_1=[0.9, None], _2=[0.2, 0.4], _3=[0.1, 0.6]))
+    assert found == {kind("fedprox,mu=1"): "fedprox,mu=3"}
+
+
+def test_a_grid_that_is_not_done_has_no_winner() -> None:
+    with pytest.raises(ConfigError, match="'mu 2' or one of its kind lacks seeds"):
+        winners(grid(_1=[0.9, 0.1], _2=[0.2]))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "name a file of results"),
+        (["none.json", "digits"], "there are no results in none.json"),
+        (["statefulness-tuning.json", "nowhere"], "there is no study 'nowhere'"),
+        (["statefulness-tuning.json", "digits"], "digits must have one row of a kind"),
+        (["statefulness-tuning.json", "statefulness-tuning"], "must have one row of a kind"),
+    ],
+)
+def test_mistakes_are_told(words: list[str], sentence: str) -> None:
+    with pytest.raises(SystemExit, match=sentence):
+        main(
+            [str(RESULTS / words[0]) if words[0][0] == "s" else words[0], *words[1:]]
+            if words
+            else []
+        )
 
 
 def test_a_kind_is_all_but_the_numbers() -> None:

@@ -1,7 +1,6 @@
 """A study: rows (methods) x points (local epochs, or what else is varied) x seeds."""
 
 import tomllib
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -175,16 +174,22 @@ class Study(Section):
                 rows += self._rows(name) or [Row(name=name, algorithm=name)]
         if not rows:
             raise ConfigError("--algorithms: name at least one")
-        if all(_on_fedbn(row) for row in self.rows):
-            for row in rows:
-                if not _on_fedbn(row):
-                    name, *settings = row.algorithm.split(",")
-                    warnings.warn(
-                        f"{row.name}: all rows of {self.name} keep batch norm on the clients, and "
-                        f"this one does not; for that, -a {','.join([f'{name}+fedbn', *settings])}",
-                        stacklevel=2,
-                    )
         return self._with(rows=rows)
+
+    def lacking_backbone(self, rows: Sequence[Row]) -> list[str]:
+        """A sentence for each of these rows that shares batch norm where none of the study does."""
+        if not all(_on_fedbn(row) for row in self.rows):
+            return []
+        found = []
+        for row in rows:
+            if not _on_fedbn(row):
+                name, *settings = split_commas(row.algorithm)
+                with_it = ",".join([f"{name}+fedbn", *settings])
+                found.append(
+                    f"{row.name}: all rows of {self.name} keep batch norm on the clients, and this "
+                    f"one does not; for that, -a {with_it}"
+                )
+        return found
 
     def with_seeds(self, seeds: int | Sequence[int]) -> "Study":
         """So many, or these."""

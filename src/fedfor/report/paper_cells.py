@@ -96,6 +96,8 @@ def cells(
     table = {row: [_cell(results, row, c, against_paper, gain_over) for c in shown] for row in rows}
     for place, column in enumerate(shown):
         means = [m for row in rows if (m := _rounded(table[row][place], column)) is not None]
+        if gain_over is not None:
+            means.append(0.0)  # a row that is behind the one that is left out has not won
         best = (max if column.metric in ACCURACIES else min)(means, default=None)
         for row in rows:
             cell = table[row][place]

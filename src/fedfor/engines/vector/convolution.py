@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function
 
-from .squares import sum_of_squares
+from .squares import CONVOLVE, sum_of_squares
 
 FEW_CHANNELS = 4
 
@@ -27,7 +27,7 @@ def stacked_convolution(
     if has_kernels(x, w, padding, dilation, groups):
         y = with_own_kernels(x, w, stride, padding, tf32)
         return y if b is None else y + b[:, None, :, None, None]
-    plain = w.ndim == 5 and groups == 1 and not isinstance(padding, str)
+    plain = _is_plain(w, padding, groups)
     if x.device.type == "cpu" and plain and x.shape[2] <= FEW_CHANNELS and not x.requires_grad:
         return _as_patches(x, w, b, stride, padding, dilation)
     return _as_channel_groups(x, w, b, stride, padding, dilation, groups)
@@ -35,9 +35,17 @@ def stacked_convolution(
 
 def has_kernels(x: Tensor, w: Tensor, padding: Any, dilation: Any, groups: int) -> bool:
     """Whether our own kernels can do it."""
-    plain = w.ndim == 5 and groups == 1 and not isinstance(padding, str)
-    ours = x.is_cuda and plain and x.dtype != torch.float64 and _pair(dilation) == (1, 1)
+    ours = (
+        x.is_cuda
+        and _is_plain(w, padding, groups)
+        and x.dtype != torch.float64
+        and _pair(dilation) == (1, 1)
+    )
     return ours and _kernels() is not None
+
+
+def _is_plain(w: Tensor, padding: Any, groups: int) -> bool:
+    return w.ndim == 5 and groups == 1 and not isinstance(padding, str)
 
 
 def _as_channel_groups(
@@ -50,8 +58,7 @@ def _as_channel_groups(
     clients, batch = x.shape[:2]
     wide = x.transpose(0, 1).reshape(batch, -1, *x.shape[3:])
     bias = None if b is None else b.reshape(-1)
-    convolve = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[w.ndim - 1]
-    y = convolve(
+    y = CONVOLVE[w.ndim - 1](
         wide, w.reshape(-1, *w.shape[2:]), bias, stride, padding, dilation, clients * groups
     )
     return y.reshape(batch, clients, -1, *y.shape[2:]).transpose(0, 1)

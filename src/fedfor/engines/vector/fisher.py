@@ -13,14 +13,17 @@ from .compiling import Compiler, Flat
 from .model import StackedModel
 from .noise import Recorded
 from .resident import Resident
-from .squared_layers import CannotSquareError
 from .step import State
+from .trial import squares_agree
 
 AT_ONCE = {"cpu": 2**25, "cuda": 2**28}
 """Numbers in the matrix of gradients, one row a sample. A GPU wants many samples to be busy."""
 
 BATCHES = {"cpu": 2**25, "cuda": 2**30}
 """Numbers that the samples of one batch may take, of all clients together."""
+
+TRIED = 4
+"""Samples that are tried, to see whether whole batches give what single samples do."""
 
 KERNEL_COPIES, IMAGE_COPIES = 8, 64
 """What a sample takes in a batch: so many times the largest kernel, and the image."""
@@ -38,15 +41,17 @@ def stacked_fisher(
     As in `fisher_diagonal`, batch norm uses its running statistics.
     """
     of = model, state, samples, data, compiler
-    sums = None
-    if model.squares and model.pads and model.loss.mean_of_samples:
-        try:
-            sums = _from_batches(*of)
-        except CannotSquareError:
-            model.squares = False
-    if sums is None:
-        sums = _from_single_samples(*of)
+    if model.squares is None:
+        model.squares = _can_square(model, samples, data)
+    sums = _from_batches(*of) if model.squares else _from_single_samples(*of)
     return sums / torch.tensor([len(of_client) for of_client in samples]).to(sums)[:, None]
+
+
+def _can_square(model: StackedModel, samples: Sequence[Samples], data: Resident) -> bool:
+    if not (model.pads and model.loss.mean_of_samples):
+        return False
+    longest = max(samples, key=len)
+    return squares_agree(model, *data.batch(longest, np.resize(longest.rows, TRIED)))
 
 
 def _most(at_once: dict[str, int], sums: Tensor, numbers: int) -> int:

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from .convolution import stacked_convolution
 from .noise import FEATURE_AXES, Noise
+from .squares import CONVOLVE, to_channels
 
 Rule = Callable[..., Tensor]
 
@@ -142,7 +143,7 @@ class StackedLayers(TorchFunctionMode):
         groups: int = 1,
     ) -> Tensor:
         how = (stride, padding, dilation, groups)
-        convolve = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[weight.ndim]
+        convolve = CONVOLVE[weight.ndim]
         alone = input.ndim == weight.ndim - 1  # a sample without a batch axis
 
         def rule(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
@@ -347,7 +348,7 @@ def _batch_norm(
         share = weight.to(wide.dtype).view(*weight.shape, *(1,) * (x.ndim - 2))
         count = (weight.sum(1, dtype=wide.dtype) * a_sample).clamp(min=1)[:, None]
         batch_mean = (wide * share).sum(dims) / count
-        off = (wide - _like(batch_mean, x)) * share
+        off = (wide - to_channels(batch_mean, x)) * share
         batch_var = off.square().sum(dims) / count
         less_one = (count - 1).clamp(min=1)
     if mean is not None and var is not None:
@@ -372,9 +373,4 @@ def normalised(
         scale = scale * w
     shift = -mean * scale if b is None else b - mean * scale
     wide = x.to(torch.promote_types(x.dtype, mean.dtype))
-    return (wide * _like(scale, x) + _like(shift, x)).to(x.dtype)
-
-
-def _like(per_channel: Tensor, x: Tensor) -> Tensor:
-    """[clients, channels] against [clients, batch, channels, ...]."""
-    return per_channel.view(per_channel.shape[0], 1, -1, *(1,) * (x.ndim - 3))
+    return (wide * to_channels(scale, x) + to_channels(shift, x)).to(x.dtype)

@@ -43,8 +43,8 @@ class StackedModel:
         """Whether the forward draws at random by other ways than dropout."""
         self.pads = True
         """Whether batches may be padded: otherwise only clients with like batches go together."""
-        self.squares = True
-        """Whether squared gradients can be had from whole batches, as far as is known."""
+        self.squares: bool | None = None
+        """Whether squared gradients can be had from whole batches; None while nobody has asked."""
 
     def gradients(
         self,

@@ -28,7 +28,7 @@ class SquaredLayers(StackedLayers):
     """Within, `backward` leaves for each parameter the sum over samples of squared gradients.
 
     That holds for a parameter that one linear layer, convolution or batch norm takes, once. Any
-    other use is refused.
+    other use that Python sees is refused; what TorchScript does is not seen.
     """
 
     def __post_init__(self) -> None:
@@ -51,12 +51,13 @@ class SquaredLayers(StackedLayers):
         if func not in LOOKS:
             for given in pytree.tree_leaves((args, kwargs)):
                 if id(given) in self._names:
-                    self._take(func, given, args)
+                    first = args[0] if args else (kwargs or {}).get("input")
+                    self._take(func, given, first)
         return super().__torch_function__(func, types, args, kwargs)
 
-    def _take(self, func: Callable[..., Any], parameter: Tensor, args: tuple[Any, ...]) -> None:
+    def _take(self, func: Callable[..., Any], parameter: Tensor, of: object) -> None:
         layers = (self._linear, self._convolution, self._batch_norm)
-        known = self._rules.get(func) in layers and not (args and args[0] is parameter)
+        known = self._rules.get(func) in layers and of is not parameter
         if not known or self._unused.pop(id(parameter), None) is None:
             raise CannotSquareError(self._names[id(parameter)])
 

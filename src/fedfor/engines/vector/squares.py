@@ -15,6 +15,11 @@ from torch.autograd.function import Function
 CONVOLVE = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 
 
+def to_channels(per_channel: Tensor, x: Tensor) -> Tensor:
+    """[clients, channels] against [clients, batch, channels, ...]."""
+    return per_channel.view(per_channel.shape[0], 1, -1, *(1,) * (x.ndim - 3))
+
+
 def sum_of_squares(of_samples: Tensor) -> Tensor:
     """Over the samples, in float32 at least."""
     wide = of_samples.to(torch.promote_types(of_samples.dtype, torch.float32))
@@ -50,7 +55,7 @@ class SquaredBias(Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, b: Tensor) -> Tensor:
         ctx.dtype = b.dtype
-        return y + b.view(len(b), 1, -1, *(1,) * (y.ndim - 3))
+        return y + to_channels(b, y)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -65,13 +70,13 @@ class SquaredScale(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
         ctx.save_for_backward(x, w)
-        return x * _to_channels(w, x)
+        return x * to_channels(w, x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         x, w = ctx.saved_tensors
         g = gradients[0]
-        gx = g * _to_channels(w, g) if ctx.needs_input_grad[0] else None
+        gx = g * to_channels(w, g) if ctx.needs_input_grad[0] else None
         gw = None
         if ctx.needs_input_grad[1]:
             gw = sum_of_squares(_over_places(g * x)).to(w.dtype)
@@ -121,7 +126,3 @@ class SquaredConvolution(Function):
             of_samples = back(g_, x_, each, many, [False, True, False])[1]
             gw = sum_of_squares(of_samples.view(clients, batch, *w.shape[1:])).to(w.dtype)
         return gx, gw, None, None, None, None
-
-
-def _to_channels(w: Tensor, x: Tensor) -> Tensor:
-    return w.view(len(w), 1, -1, *(1,) * (x.ndim - 3))

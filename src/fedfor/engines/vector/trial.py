@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...algorithms.sharing import buffers, trainable
 from ...errors import ConfigError, in_short
@@ -13,6 +13,7 @@ from ...tensors import Tensors
 from ..forward import forward
 from .model import StackedModel
 from .noise import Noise, Orders, Recorded, Site
+from .squared_layers import CannotSquareError
 
 
 def learn(stack: StackedModel, x: Tensor, y: Tensor) -> None:
@@ -48,19 +49,34 @@ def _step(
     train: bool = True,
 ) -> tuple[Tensors, Tensors, Tensor]:
     """Of two clients with these samples, from the model as it is."""
-    row = stack.layout.row(dict(stack.model.named_parameters()), stack.like).detach()
-    held = {n: torch.stack([b, b]) for n, b in buffers(stack.model).items()}
+    rows, held = _two_clients(stack)
     x, y = torch.stack([x, x]), torch.stack([y, y])
     mask = None if weight is None else torch.stack([weight, weight])
-    return stack.gradients(torch.stack([row, row]), held, x, y, mask, noise, train=train)
+    return stack.gradients(rows, held, x, y, mask, noise, train=train)
+
+
+def _two_clients(stack: StackedModel) -> tuple[Tensor, Tensors]:
+    """Weights and buffers of two that have the model as it is."""
+    row = stack.layout.row(dict(stack.model.named_parameters()), stack.like).detach()
+    held = {n: torch.stack([b, b]) for n, b in buffers(stack.model).items()}
+    return torch.stack([row, row]), held
 
 
 def _pads(stack: StackedModel, x: Tensor, y: Tensor) -> bool:
     """Whether samples without weight leave the others' gradients and statistics alone.
 
-    Asked of a copy in float64, where rounding does not hide a small change; with noise, since
-    layers may start as zeros and the first samples be all alike.
+    Asked of a copy in float64, where rounding does not hide a small change.
     """
+    model, x = with_noise(stack, x)
+    try:
+        return _same_padded(in_float64(stack, model), _double(x), y, 1e-6)
+    except RuntimeError:  # something in it is float32 whatever the weights are
+        own = StackedModel(model, stack.loss.loss, stack.device, stack.precision)
+        return _same_padded(own, x, y, 0.1 if stack.precision == "bf16" else 1e-3)
+
+
+def with_noise(stack: StackedModel, x: Tensor) -> tuple[nn.Module, Tensor]:
+    """Model and samples with some noise: layers may start as zeros, samples may be all alike."""
     draw = torch.Generator().manual_seed(0)
 
     def noisy(tensor: Tensor, share: float) -> Tensor:
@@ -73,12 +89,39 @@ def _pads(stack: StackedModel, x: Tensor, y: Tensor) -> bool:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(noisy(parameter, 0.1))
-    exact = StackedModel(copy.deepcopy(model).double(), stack.loss.loss, stack.device)
+    return model, x
+
+
+def in_float64(stack: StackedModel, model: nn.Module) -> StackedModel:
+    return StackedModel(copy.deepcopy(model).double(), stack.loss.loss, stack.device)
+
+
+def squares_agree(stack: StackedModel, x: Tensor, y: Tensor) -> bool:
+    """Whether whole batches give the squares that single samples give.
+
+    Asked of a copy in float64, of batches of two sizes, so that no axis of a fixed size passes for
+    that of the samples, and with a sample that does not count.
+    """
+    model, x = with_noise(stack, x)
     try:
-        return _same_padded(exact, x.double() if x.is_floating_point() else x, y, 1e-6)
-    except RuntimeError:  # something in it is float32 whatever the weights are
-        own = StackedModel(model, stack.loss.loss, stack.device, stack.precision)
-        return _same_padded(own, x, y, 0.1 if stack.precision == "bf16" else 1e-3)
+        exact, x = in_float64(stack, model), _double(x)
+        exact.loss.mean_of_samples = True
+        return all(_same_squares(exact, x[:size], y[:size]) for size in (len(x), len(x) - 1))
+    except (CannotSquareError, RuntimeError):  # or something in it is float32 in any case
+        return False
+
+
+def _same_squares(stack: StackedModel, x: Tensor, y: Tensor) -> bool:
+    rows, held = _two_clients(stack)
+    xs, ys = torch.stack([x, x]), torch.stack([y, y])
+    counted = (torch.arange(len(x), device=x.device) < len(x) - 1).to(rows.dtype).expand(2, -1)
+    found = stack.squared_gradients(rows, held, xs, ys, counted)
+    left = found
+    for i in range(len(x) - 1):
+        sample = xs[:, i : i + 1], ys[:, i : i + 1]
+        alone, _, _ = stack.gradients(rows, held, *sample, None, Recorded(), train=False)
+        left = {name: t - alone[name].square() for name, t in left.items()}
+    return all(_near(t, t - left[name], 1e-6, 1e-12) for name, t in found.items())
 
 
 def _same_padded(stack: StackedModel, x: Tensor, y: Tensor, rounding: float) -> bool:
@@ -95,13 +138,18 @@ def _same_without(stack: StackedModel, place: int, x: Tensor, y: Tensor, roundin
     alone = _step(stack, x[left], y[left], None, Recorded())
     return all(
         torch.equal(t, other[n])
-        or (
-            t.is_floating_point()
-            and bool((t - other[n]).norm() <= rounding * other[n].norm() + rounding / 1000)
-        )
+        or (t.is_floating_point() and _near(t, other[n], rounding, rounding / 1000))
         for mine, other in zip(padded[:2], alone[:2], strict=True)
         for n, t in mine.items()
     )
+
+
+def _near(t: Tensor, other: Tensor, relative: float, absolute: float) -> bool:
+    return bool((t - other).norm() <= relative * other.norm() + absolute)
+
+
+def _double(x: Tensor) -> Tensor:
+    return x.double() if x.is_floating_point() else x
 
 
 def _require_plain_dropout(stack: StackedModel, x: Tensor, y: Tensor) -> None:
