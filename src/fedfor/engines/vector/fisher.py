@@ -22,6 +22,9 @@ AT_ONCE = {"cpu": 2**25, "cuda": 2**28}
 BATCHES = {"cpu": 2**25, "cuda": 2**30}
 """Numbers that the samples of one batch may take, of all clients together."""
 
+MOST_SAMPLES = 2**15
+"""Each is a lane of our kernels for a while, and a GPU's grid has room for less than 2**16."""
+
 TRIED = 4
 """Samples that are tried, to see whether whole batches give what single samples do."""
 
@@ -55,7 +58,8 @@ def _can_square(model: StackedModel, samples: Sequence[Samples], data: Resident)
 
 
 def _most(at_once: dict[str, int], sums: Tensor, numbers: int) -> int:
-    return at_once.get(sums.device.type, at_once["cpu"]) // max(1, numbers)
+    """Samples at once that take so many numbers each."""
+    return min(MOST_SAMPLES, at_once.get(sums.device.type, at_once["cpu"]) // max(1, numbers))
 
 
 def _from_batches(
@@ -73,7 +77,7 @@ def _from_batches(
     x, y = data.of(samples[0].data)
     numbers = KERNEL_COPIES * max(kernels, default=0) + IMAGE_COPIES * x[0].numel()
     sizes = np.array([len(of_client) for of_client in samples])
-    width = evenly(int(sizes.max()), _most(BATCHES, sums, numbers * len(samples)))
+    width = evenly(int(sizes.max()), _most(BATCHES, sums, numbers) // len(samples))
     run = _squares_of_batches(model, tuple(state.buffers))
     for start in range(0, int(sizes.max()), width):
         places = start + np.arange(width)
