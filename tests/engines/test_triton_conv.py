@@ -12,6 +12,8 @@ from torch import Tensor
 
 from ..interpreter import CUDA, DEVICE, interpreter  # isort: skip  (ends here without Triton)
 from fedfor.engines.vector import triton_conv
+from fedfor.engines.vector.convolution import with_own_kernels
+from fedfor.engines.vector.squares import SquaredConvolution
 from fedfor.engines.vector.triton_blocks import Blocks, make_blocks
 
 __all__ = ["interpreter"]
@@ -113,6 +115,26 @@ def test_lanes_of_a_larger_tensor() -> None:
     gw = triton_conv.conv_weight_gradient(y, x[::2], [3, 3], *rest)
     again = triton_conv.conv_weight_gradient(y, x[::2].contiguous(), [3, 3], *rest)
     assert torch.equal(gw, again)
+
+
+@pytest.mark.parametrize("shape", ["middle", "odd-stride", "large-kernel"])
+def test_squares_of_samples(shape: str) -> None:
+    """The sum over samples of squared gradients, beside torch's in float64."""
+    lanes, batch, hw, c, o, kernel, stride, padding = SHAPES[shape]
+    x = draw(lanes, batch, c, *hw, dtype=torch.float32, seed=0)
+    w = draw(lanes, o, c, *kernel, dtype=torch.float32, seed=1)
+    found = []
+    for exact in (False, True):
+        x_, w_ = ((t.double() if exact else t).detach().requires_grad_() for t in (x, w))
+        if exact:
+            y = SquaredConvolution.apply(x_, w_, stride, padding, 1, 1)
+        else:
+            y = with_own_kernels(x_, w_, stride, padding, False, squared=True)
+        g = draw(*y.shape, dtype=torch.float32, seed=2).to(y.dtype)
+        found.append([y.detach(), *torch.autograd.grad(y, [x_, w_], g)])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.shape == theirs.shape
+        assert error(ours, theirs) < 1e-5
 
 
 def test_inner_axes_must_be_contiguous() -> None:
