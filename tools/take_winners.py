@@ -1,6 +1,6 @@
 """Give the rows of a study the settings that won on a grid.
 
-python -m tools.take_winners results/digits-tuning.json digits office-caltech
+python -m tools.take_winners results/statefulness-tuning.json statefulness communication
 """
 
 import statistics
@@ -52,8 +52,10 @@ def winners(results: Results) -> dict[Kind, str]:
 def take(text: str, won: dict[Kind, str], name: str) -> str:
     """A study's text with the winners in the places of others of their kind."""
     rows = [row for row in load_study(name).rows if kind(row.algorithm) in won]
-    if len({kind(row.algorithm) for row in rows}) < len(rows) or not rows:
-        raise ConfigError(f"{name} must have one row of a kind that is on the grid, or more kinds")
+    if not rows:
+        raise ConfigError(f"{name} has no row of a kind that is on this grid")
+    if len({kind(row.algorithm) for row in rows}) < len(rows):
+        raise ConfigError(f"{name} is a grid itself: it has several rows of one kind")
     for row in rows:
         winner = won[kind(row.algorithm)]
         print(f"{name}: {row.name}: {winner} ({'as before' if winner == row.algorithm else 'new'})")

@@ -228,9 +228,11 @@ def test_a_strength_in_every_reading() -> None:
     assert found["E=8", "FedFOR"] == pytest.approx({"loss": 5, "equation": 0.25, "step": 20})
     diverged = [o.model_copy(update={"diverged": True}) for o in made.cells]
     assert alphas(changed(made, study=study, cells=diverged)) == found  # a gap in the picture
+    sweep = study.model_copy(update={"figure": "sweep"})
+    with pytest.raises(ConfigError, match="all of these runs diverged"):
+        draw_figure(changed(made, study=sweep, cells=diverged), Path("none.png"))
     for steps in ({}, {"local_steps": 0.0}):
         cells = [o.model_copy(update={"metrics": {"best": 0.5, **steps}}) for o in made.cells]
-        sweep = study.model_copy(update={"figure": "sweep"})
         with pytest.raises(ConfigError, match="no run of FedFOR here tells its local steps"):
             draw_figure(changed(made, study=sweep, cells=cells), Path("none.png"))
 

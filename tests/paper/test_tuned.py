@@ -71,8 +71,8 @@ def test_a_grid_that_is_not_done_has_no_winner() -> None:
         ([], "name a file of results"),
         (["none.json", "digits"], "there are no results in none.json"),
         (["statefulness-tuning.json", "nowhere"], "there is no study 'nowhere'"),
-        (["statefulness-tuning.json", "digits"], "digits must have one row of a kind"),
-        (["statefulness-tuning.json", "statefulness-tuning"], "must have one row of a kind"),
+        (["statefulness-tuning.json", "digits"], "digits has no row of a kind"),
+        (["statefulness-tuning.json", "statefulness-tuning"], "is a grid itself"),
     ],
 )
 def test_mistakes_are_told(words: list[str], sentence: str) -> None:

@@ -44,11 +44,14 @@ def draw_figure(results: Results, path: Path) -> None:
     lines_of: dict[str, Any] = {}  # of every panel: a row may be missing from the first
     for axes in all_axes:
         lines_of |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    beside = min(4, 2 * columns)
+    below = -(-len(lines_of) // beside)
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, below - 2))
     figure.legend(
         list(lines_of.values()),
         list(lines_of),
         loc="outside lower center",
-        ncols=min(4, 2 * columns),
+        ncols=beside,
         frameon=False,
         fontsize=9,
     )
@@ -116,6 +119,8 @@ def _sweep(results: Results) -> list[Panel]:
 
         return draw
 
+    if all(o.diverged for o in results.cells):
+        raise ConfigError("--figure: all of these runs diverged, so there is nothing to draw")
     if not known:
         raise ConfigError(
             "--figure: no run of FedFOR here tells its local steps, which other units of strength "

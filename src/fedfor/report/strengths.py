@@ -1,6 +1,7 @@
 """FedFOR's strength in the unit of each reading, so that one run stands for all of them."""
 
 import statistics
+import warnings
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +21,9 @@ def alphas(results: Results) -> dict[tuple[str, str], dict[Strength, float]]:
     never finished a round has no such number, and no place here.
     """
     found: dict[tuple[str, str], dict[Strength, float]] = {}
-    for cell in results.study.with_seeds(1).cells(Path()):
+    with warnings.catch_warnings(action="ignore"):  # of training, which is over
+        cells = results.study.with_seeds(1).cells(Path())
+    for cell in cells:
         client = cell.config.build_algorithm().client
         of_cell = [o.metrics.get("local_steps") for o in results.of(cell.point, cell.label)]
         steps = [tau for tau in of_cell if tau]
