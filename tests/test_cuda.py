@@ -16,7 +16,7 @@ from fedfor.data import LabelledData, Population, Samples
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.stacking import Precision, Stacking
 from fedfor.engines.vector import Trainer, VectorEngine
-from fedfor.engines.vector.fisher import _can_square, _from_batches, _from_single_samples
+from fedfor.engines.vector.fisher import Fisher
 from fedfor.engines.vector.noise import Hashed
 from fedfor.engines.vector.step import State
 from fedfor.experiments.folder import RunFolder, sha256
@@ -165,18 +165,17 @@ def test_fisher_diagonals_of_whole_batches(name: str, precision: Precision, near
     data = LabelledData("noise", torch.randn(60, *shape), torch.arange(60) % 10, 10)
     samples = [Samples(data, np.arange(a, b)) for a, b in ((0, 7), (7, 40), (40, 60))]
 
-    def squares(model: torch.nn.Module, how: Precision, fisher: Callable[..., Any]) -> torch.Tensor:
+    def fisher(model: torch.nn.Module, how: Precision) -> Fisher:
         trainer = Trainer(model, torch.nn.functional.cross_entropy, device, Stacking(how))
         stack = trainer.model
         row = stack.layout.row(dict(model.named_parameters()), stack.like).detach()
         held = {n: torch.stack([b] * 3) for n, b in buffers(model).items()}
         state = State(torch.stack([row] * 3), held, row.new_zeros(3))
-        assert _can_square(stack, samples, trainer.data)
-        found: torch.Tensor = fisher(stack, state, samples, trainer.data, trainer.compiler)
-        return found.double()
+        return Fisher(stack, state, samples, trainer.data, trainer.compiler)
 
-    ours = squares(model, precision, _from_batches)
-    exact = squares(copy.deepcopy(model).double(), "fp32", _from_single_samples)
+    assert fisher(model, precision).can_square()
+    ours = fisher(model, precision).of_batches().double()
+    exact = fisher(copy.deepcopy(model).double(), "fp32").of_single_samples()
     assert 0 < float((ours - exact).norm()) < near * float(exact.norm())
 
 

@@ -152,7 +152,7 @@ def lazily(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callable[[]
 def test_whole_batches_do_for_layers_that_are_known(
     make: Callable[[], nn.Module], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fisher, "_from_single_samples", None)
+    monkeypatch.setattr(fisher.Fisher, "of_single_samples", None)
     assert assert_as_by_hand(lazily(make, shape), ragged(images(shape))).model.squares
 
 
@@ -241,14 +241,22 @@ class Positions(nn.Module):
         return y
 
 
+def same_padding() -> nn.Module:
+    unflatten = nn.Unflatten(1, (1, 6))
+    return nn.Sequential(
+        unflatten, nn.Conv1d(1, 1, 3, padding="same"), nn.Flatten(), nn.Linear(6, 3)
+    )
+
+
 HOW = ["factor", "transposed", "one bias", "torchscript", "keyword", "fixed axis"]
 
 
 @pytest.mark.parametrize(
     "make",
-    [Tied, Twice, Positions, Mixing, lambda: nn.Sequential(nn.Linear(6, 6), nn.PReLU()),
+    [Tied, Twice, Positions, Mixing, same_padding,
+     lambda: nn.Sequential(nn.Linear(6, 6), nn.PReLU()),
      *(lambda how=how: Bare(how) for how in HOW)],
-    ids=["tied", "twice", "positions", "mixing", "prelu", *HOW],
+    ids=["tied", "twice", "positions", "mixing", "padding", "prelu", *HOW],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_whatever_else_a_model_does_takes_single_samples(make: Callable[[], nn.Module]) -> None:
@@ -262,12 +270,15 @@ def test_a_model_that_mixes_samples_and_a_loss_that_is_no_mean_take_single_sampl
         trainer = Trainer(
             nn.Linear(6, 3).double(), nn.functional.cross_entropy, torch.device("cpu")
         )
-        assert fisher._can_square(trainer.model, samples, trainer.data)
+        row = torch.zeros(3, trainer.model.layout.width).double()
+        state = State(row, {}, torch.zeros(3).double())
+        asked = fisher.Fisher(trainer.model, state, samples, trainer.data, trainer.compiler)
+        assert asked.can_square()
         if change == "pads":
             trainer.model.pads = False
         else:
             trainer.model.loss.mean_of_samples = False
-        assert not fisher._can_square(trainer.model, samples, trainer.data)
+        assert not asked.can_square()
 
 
 def test_frozen_parameters_take_no_part() -> None:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ..interpreter import CUDA, DEVICE, interpreter  # isort: skip  (ends here without Triton)
 from fedfor.engines.vector import triton_conv
-from fedfor.engines.vector.convolution import with_own_kernels
-from fedfor.engines.vector.squares import SquaredConvolution
+from fedfor.engines.vector.convolution import _with_own_kernels, stacked_convolution
 from fedfor.engines.vector.triton_blocks import Blocks, make_blocks
 
 __all__ = ["interpreter"]
@@ -127,9 +126,9 @@ def test_squares_of_samples(shape: str) -> None:
     for exact in (False, True):
         x_, w_ = ((t.double() if exact else t).detach().requires_grad_() for t in (x, w))
         if exact:
-            y = SquaredConvolution.apply(x_, w_, stride, padding, 1, 1)
+            y = stacked_convolution(x_, w_, None, stride, padding, 1, 1, squared=True)
         else:
-            y = with_own_kernels(x_, w_, stride, padding, False, squared=True)
+            y = _with_own_kernels(x_, w_, stride, padding, False, squared=True)
         g = draw(*y.shape, dtype=torch.float32, seed=2).to(y.dtype)
         found.append([y.detach(), *torch.autograd.grad(y, [x_, w_], g)])
     for ours, theirs in zip(*found, strict=True):

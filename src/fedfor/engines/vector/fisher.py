@@ -1,6 +1,7 @@
 """The Fisher diagonal of many clients: the mean square of each sample's own gradient."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -43,55 +44,87 @@ def stacked_fisher(
 
     As in `fisher_diagonal`, batch norm uses its running statistics.
     """
-    of = model, state, samples, data, compiler
+    fisher = Fisher(model, state, samples, data, compiler)
     if model.squares is None:
-        model.squares = _can_square(model, samples, data)
-    sums = _from_batches(*of) if model.squares else _from_single_samples(*of)
-    return sums / torch.tensor([len(of_client) for of_client in samples]).to(sums)[:, None]
+        model.squares = fisher.can_square()
+    sums = fisher.of_batches() if model.squares else fisher.of_single_samples()
+    return sums / torch.from_numpy(fisher.sizes).to(sums)[:, None]
 
 
-def _can_square(model: StackedModel, samples: Sequence[Samples], data: Resident) -> bool:
-    if not (model.pads and model.loss.mean_of_samples):
-        return False
-    longest = max(samples, key=len)
-    return squares_agree(model, *data.batch(longest, np.resize(longest.rows, TRIED)))
+@dataclass(frozen=True)
+class Fisher:
+    """The sums of squares of some clients' samples, in two ways."""
 
+    model: StackedModel
+    state: State
+    samples: Sequence[Samples]
+    data: Resident
+    compiler: Compiler
 
-def _most(at_once: dict[str, int], sums: Tensor, numbers: int) -> int:
-    """Samples at once that take so many numbers each."""
-    return min(MOST_SAMPLES, at_once.get(sums.device.type, at_once["cpu"]) // max(1, numbers))
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.array([len(of_client) for of_client in self.samples])
 
+    def can_square(self) -> bool:
+        """Whether whole batches give the same."""
+        if not (self.model.pads and self.model.loss.mean_of_samples):
+            return False
+        longest = max(self.samples, key=len)
+        tried = self.data.batch(longest, np.resize(longest.rows, TRIED))
+        return squares_agree(self.model, *tried)
 
-def _from_batches(
-    model: StackedModel,
-    state: State,
-    samples: Sequence[Samples],
-    data: Resident,
-    compiler: Compiler,
-) -> Tensor:
-    """Where each layer can make the squares of all its samples at once."""
-    sums = torch.zeros_like(state.weights)
-    kernels = [
-        len(slot.shape) > 2 and slot.stop - slot.start for slot in model.layout.slots.values()
-    ]
-    x, y = data.of(samples[0].data)
-    numbers = KERNEL_COPIES * max(kernels, default=0) + IMAGE_COPIES * x[0].numel()
-    sizes = np.array([len(of_client) for of_client in samples])
-    width = evenly(int(sizes.max()), _most(BATCHES, sums, numbers) // len(samples))
-    run = _squares_of_batches(model, tuple(state.buffers))
-    for start in range(0, int(sizes.max()), width):
-        places = start + np.arange(width)
-        held = (places < sizes[:, None]).astype(np.int64)
-        rows = np.stack([of.rows[np.minimum(places, len(of) - 1)] for of in samples])
-        at, weight = data.rows(rows), data.rows(held).to(sums.dtype)
-        labels = y[at]
-        for i, of_client in enumerate(samples):
-            if of_client.relabel is not None:
-                labels[i] = of_client.relabel.to(labels.device)[labels[i]]
-        inputs = [state.weights, x[at], labels, weight, *state.buffers.values()]
-        kind = "fisher of batches", x.shape[1:], width
-        sums += compiler.best(kind, len(samples), run, inputs, int(sizes.sum()))(*inputs)
-    return sums
+    def of_batches(self) -> Tensor:
+        """Where each layer can make the squares of all its samples at once."""
+        weights, buffers = self.state.weights, self.state.buffers
+        x, y = self.data.of(self.samples[0].data)
+        slots = self.model.layout.slots.values()
+        kernel = max((s.stop - s.start for s in slots if len(s.shape) > 2), default=0)
+        numbers = KERNEL_COPIES * kernel + IMAGE_COPIES * x[0].numel()
+        sizes, longest = self.sizes, int(self.sizes.max())
+        width = evenly(longest, self._most(BATCHES, numbers) // len(sizes))
+        run = _squares_of_batches(self.model, tuple(buffers))
+        sums = torch.zeros_like(weights)
+        for start in range(0, longest, width):
+            places = start + np.arange(width)
+            rows = np.stack([of.rows[np.minimum(places, len(of) - 1)] for of in self.samples])
+            counted = (places < sizes[:, None]).astype(np.int64)
+            at, weight = self.data.rows(rows), self.data.rows(counted).to(sums.dtype)
+            labels = y[at]
+            for i, of_client in enumerate(self.samples):
+                if of_client.relabel is not None:
+                    labels[i] = of_client.relabel.to(labels.device)[labels[i]]
+            inputs = [weights, x[at], labels, weight, *buffers.values()]
+            kind = "fisher of batches", x.shape[1:], width
+            best = self.compiler.best(kind, len(sizes), run, inputs, int(sizes.sum()))
+            sums += best(*inputs)
+        return sums
+
+    def of_single_samples(self) -> Tensor:
+        """Each sample is a model of its own for one gradient: for any model, and slow."""
+        weights, buffers = self.state.weights, self.state.buffers
+        sizes, total = self.sizes, int(self.sizes.sum())
+        chunk = evenly(total, self._most(AT_ONCE, weights.shape[1]))
+        # Filled up, so that one program serves all chunks.
+        fill = -total % chunk
+        clients = np.append(np.repeat(np.arange(len(sizes)), sizes), np.full(fill, len(sizes) - 1))
+        positions = np.concatenate([*map(np.arange, sizes), np.zeros(fill, np.int64)])
+        counts = np.arange(total + fill) < total
+        run = _squares(self.model, tuple(buffers))
+        sums = torch.zeros_like(weights)
+        for start in range(0, total, chunk):
+            some = slice(start, start + chunk)
+            who = clients[some]
+            x, y = _batch(self.samples, who, positions[some], self.data)
+            at, counted = (torch.from_numpy(a).to(sums.device) for a in (who, counts[some]))
+            inputs = [weights, at, counted, x[:, None], y[:, None], *buffers.values()]
+            best = self.compiler.best(("fisher", x.shape), len(sizes), run, inputs, total)
+            sums += best(*inputs)
+        return sums
+
+    def _most(self, at_once: dict[str, int], numbers: int) -> int:
+        """Samples at once that take so many numbers each."""
+        most = at_once.get(self.state.weights.device.type, at_once["cpu"])
+        return min(MOST_SAMPLES, most // max(1, numbers))
 
 
 def _squares_of_batches(model: StackedModel, held: tuple[str, ...]) -> Flat:
@@ -104,37 +137,6 @@ def _squares_of_batches(model: StackedModel, held: tuple[str, ...]) -> Flat:
         return sums
 
     return run
-
-
-def _from_single_samples(
-    model: StackedModel,
-    state: State,
-    samples: Sequence[Samples],
-    data: Resident,
-    compiler: Compiler,
-) -> Tensor:
-    """Each sample is a model of its own for one gradient: for any model, and slow."""
-    sums = torch.zeros_like(state.weights)
-    sizes = [len(of_client) for of_client in samples]
-    total = sum(sizes)
-    chunk = evenly(total, _most(AT_ONCE, sums, sums.shape[1]))
-    # Filled up, so that one program serves all chunks.
-    fill = -total % chunk
-    clients = np.concatenate(
-        [np.repeat(np.arange(len(samples)), sizes), np.full(fill, len(samples) - 1)]
-    )
-    positions = np.concatenate([*(np.arange(size) for size in sizes), np.zeros(fill, np.int64)])
-    counts = np.arange(total + fill) < total
-    run = _squares(model, tuple(state.buffers))
-    for start in range(0, total, chunk):
-        who = clients[start : start + chunk]
-        x, y = _batch(samples, who, positions[start : start + chunk], data)
-        at = torch.from_numpy(who).to(sums.device)
-        counted = torch.from_numpy(counts[start : start + chunk]).to(sums.device)
-        inputs = [state.weights, at, counted, x[:, None], y[:, None], *state.buffers.values()]
-        kind = "fisher", x.shape
-        sums += compiler.best(kind, len(samples), run, inputs, total)(*inputs)
-    return sums
 
 
 def _squares(model: StackedModel, held: tuple[str, ...]) -> Flat:

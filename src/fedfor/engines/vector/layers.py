@@ -7,7 +7,7 @@ caught on their way and given to the rules below, which see a leading client axi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.autograd.function import Function
 from torch.overrides import TorchFunctionMode
 
-from .convolution import stacked_convolution
+from ...tensors import Tensors
+from .convolution import CONVOLVE, stacked_convolution
 from .noise import FEATURE_AXES, Noise
-from .squares import CONVOLVE, to_channels
+from .squares import plus_bias, to_channels
 
 Rule = Callable[..., Tensor]
 
@@ -56,12 +57,14 @@ class _Apply(Function):
 class _Linear(Function):
     """A product for each client, whose weights' gradient lies in memory as the weights do.
 
-    Autograd's own would be transposed, and slow to read where weights are many.
+    Autograd's own would be transposed, and slow to read where weights are many. A sample's gradient
+    is g x^T, so its squares, if these are asked for, are products of squares.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, w: Tensor, squared: bool) -> Tensor:
         ctx.save_for_backward(x, w)
+        ctx.squared = squared
         return torch.bmm(x, w.mT)
 
     @staticmethod
@@ -69,8 +72,10 @@ class _Linear(Function):
         x, w = ctx.saved_tensors
         g = gradients[0]
         gx = torch.bmm(g, w) if ctx.needs_input_grad[0] else None
+        if ctx.squared:
+            g, x = g.square(), x.square()
         gw = torch.bmm(g.mT, x) if ctx.needs_input_grad[1] else None
-        return gx, gw
+        return gx, gw, None
 
 
 class _ChannelsLast(Function):
@@ -105,6 +110,9 @@ class StackedLayers(TorchFunctionMode):
     compute: torch.dtype | None = None
     """What convolutions and products are computed in, if not in the type of the weights."""
     tf32: bool = False
+
+    squared: ClassVar[bool] = False
+    """Whether a parameter's gradient is the sum of the squares of each sample's."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -147,10 +155,11 @@ class StackedLayers(TorchFunctionMode):
         alone = input.ndim == weight.ndim - 1  # a sample without a batch axis
 
         def rule(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+            self._look(x, w.ndim)
             x_, w_, b_ = self._cast(x, w, b)
             assert x_ is not None
             assert w_ is not None
-            return stacked_convolution(x_, w_, b_, *how, tf32=self.tf32)
+            return stacked_convolution(x_, w_, b_, *how, tf32=self.tf32, squared=self.squared)
 
         def plain(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
             return convolve(x, w, b, *how)
@@ -161,14 +170,13 @@ class StackedLayers(TorchFunctionMode):
 
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
         def rule(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+            self._look(x, 3)
             x_, w_, b_ = self._cast(x, w, b)
             assert x_ is not None
             assert w_ is not None
             rows = x_.reshape(len(x_), -1, x_.shape[-1])
-            y: Tensor = _Linear.apply(rows, w_)  # type: ignore[no-untyped-call]
-            if b_ is not None:
-                y = y + b_[:, None]
-            return y.reshape(*x_.shape[:-1], w_.shape[1])
+            y: Tensor = _Linear.apply(rows, w_, self.squared)  # type: ignore[no-untyped-call]
+            return plus_bias(y, b_, self.squared).reshape(*x_.shape[:-1], w_.shape[1])
 
         return self._apply(rule, F.linear, input, weight, bias)
 
@@ -183,23 +191,14 @@ class StackedLayers(TorchFunctionMode):
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Tensor:
-        if not training:
-            return self._apply(
-                lambda x, m, v, w, b: normalised(x, m, v, w, b, eps),
-                lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, False, momentum, eps),
-                input,
-                running_mean,
-                running_var,
-                weight,
-                bias,
-            )
-        values_a_sample = input[0, 0].numel()
-        if self.smallest * values_a_sample == 1:
+        if training and self.smallest * input[0, 0].numel() == 1:
             raise ValueError("Expected more than 1 value per channel when training")
 
         def rule(
             x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None
         ) -> Tensor:
+            if not training:
+                return self._normalised(x, mean, var, w, b, eps)
             self._require_batch_first(x, "batch norm")
             if self.weight is None and x.device.type == "cpu":
                 return _batch_norm_as_channels(x, mean, var, w, b, momentum, eps)
@@ -208,9 +207,26 @@ class StackedLayers(TorchFunctionMode):
         def plain(
             x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None
         ) -> Tensor:
-            return F.batch_norm(x, mean, var, w, b, True, momentum, eps)
+            return F.batch_norm(x, mean, var, w, b, training, momentum, eps)
 
         return self._apply(rule, plain, input, running_mean, running_var, weight, bias)
+
+    def _normalised(
+        self,
+        x: Tensor,
+        mean: Tensor | None,
+        var: Tensor | None,
+        w: Tensor | None,
+        b: Tensor | None,
+        eps: float,
+    ) -> Tensor:
+        return normalised(x, mean, var, w, b, eps)
+
+    def watch(self, params: Tensors) -> None:
+        """Told before a forward: the parameters as it will see them."""
+
+    def _look(self, x: Tensor, axes: int) -> None:
+        """At the input of a layer that takes so many axes, client and sample among them."""
 
     def _max_pool(self, input: Tensor, *how: Any, **named: Any) -> Any:  # noqa: A002
         def plain(x: Tensor) -> Any:

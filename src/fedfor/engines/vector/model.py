@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,6 @@ from .layout import Layout
 from .loss import StackedLoss, quiet
 from .noise import Noise, Recorded, Site
 from .squared_layers import SquaredLayers
-
-L = TypeVar("L", bound=StackedLayers)
 
 
 class StackedModel:
@@ -92,12 +90,12 @@ class StackedModel:
 
     def _layers(
         self,
-        kind: type[L],
+        kind: type[StackedLayers],
         noise: Noise,
         batch: int,
         weight: Tensor | None = None,
         smallest: int = 2,
-    ) -> L:
+    ) -> StackedLayers:
         compute = torch.bfloat16 if self.precision == "bf16" else None
         return kind(noise, batch, weight, smallest, compute, self.precision != "fp32")
 
@@ -111,8 +109,7 @@ class StackedModel:
         shared: bool = False,
     ) -> Tensor:
         def one(params: Tensors, held: Tensors, x: Tensor) -> Any:
-            if isinstance(layers, SquaredLayers):
-                layers.watch(params)
+            layers.watch(params)
             named = {**params, **held}
             placed = {at: named[name] for at, name in self._places.items()}
             return functional_call(self.model, placed, (x,), tie_weights=False)

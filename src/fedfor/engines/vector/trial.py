@@ -13,7 +13,7 @@ from ...tensors import Tensors
 from ..forward import forward
 from .model import StackedModel
 from .noise import Noise, Orders, Recorded, Site
-from .squared_layers import CannotSquareError
+from .squares import CannotSquareError
 
 
 def learn(stack: StackedModel, x: Tensor, y: Tensor) -> None:
@@ -67,15 +67,15 @@ def _pads(stack: StackedModel, x: Tensor, y: Tensor) -> bool:
 
     Asked of a copy in float64, where rounding does not hide a small change.
     """
-    model, x = with_noise(stack, x)
+    model, x = _with_noise(stack, x)
     try:
-        return _same_padded(in_float64(stack, model), _double(x), y, 1e-6)
+        return _same_padded(_in_float64(stack, model), _double(x), y, 1e-6)
     except RuntimeError:  # something in it is float32 whatever the weights are
         own = StackedModel(model, stack.loss.loss, stack.device, stack.precision)
         return _same_padded(own, x, y, 0.1 if stack.precision == "bf16" else 1e-3)
 
 
-def with_noise(stack: StackedModel, x: Tensor) -> tuple[nn.Module, Tensor]:
+def _with_noise(stack: StackedModel, x: Tensor) -> tuple[nn.Module, Tensor]:
     """Model and samples with some noise: layers may start as zeros, samples may be all alike."""
     draw = torch.Generator().manual_seed(0)
 
@@ -92,7 +92,7 @@ def with_noise(stack: StackedModel, x: Tensor) -> tuple[nn.Module, Tensor]:
     return model, x
 
 
-def in_float64(stack: StackedModel, model: nn.Module) -> StackedModel:
+def _in_float64(stack: StackedModel, model: nn.Module) -> StackedModel:
     return StackedModel(copy.deepcopy(model).double(), stack.loss.loss, stack.device)
 
 
@@ -102,9 +102,9 @@ def squares_agree(stack: StackedModel, x: Tensor, y: Tensor) -> bool:
     Asked of a copy in float64, of batches of two sizes, so that no axis of a fixed size passes for
     that of the samples, and with a sample that does not count.
     """
-    model, x = with_noise(stack, x)
+    model, x = _with_noise(stack, x)
     try:
-        exact, x = in_float64(stack, model), _double(x)
+        exact, x = _in_float64(stack, model), _double(x)
         exact.loss.mean_of_samples = True
         return all(_same_squares(exact, x[:size], y[:size]) for size in (len(x), len(x) - 1))
     except (CannotSquareError, RuntimeError):  # or something in it is float32 in any case
