@@ -20,7 +20,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from .. import __version__
-from ..engines import Engine
 from ..errors import FolderError
 from ..tensors import Extras, Tensors, flatten, separate, unflatten
 from .config import RunConfig
@@ -47,19 +46,21 @@ class RunFolder:
         if occupied(self.path):
             raise FolderError(self._occupied())
         self.path.mkdir(parents=True, exist_ok=True)
-        # Alone a run that can be resumed, so there is no moment at which it could not.
-        write_atomically(self.config_path, tomli_w.dumps(_plain(config)).encode())
+        self.write_config(_plain(config))
 
-    def write_environment(self, config: RunConfig, engine: Engine) -> None:
+    def write_config(self, tables: dict[str, Any]) -> None:
+        # Alone a run that can be resumed, so there is no moment at which it could not.
+        write_atomically(self.config_path, tomli_w.dumps(tables).encode())
+
+    def write_environment(self, device: str, about: dict[str, object]) -> None:
         environment = {
             "fedfor": __version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
             "platform": platform.platform(),
-            "device": device_name(config.device),
-            "engine": engine.name,
-            **engine.about,
+            "device": device_name(device),
+            **about,
         }
         write_json(self.path / "environment.json", environment)
 

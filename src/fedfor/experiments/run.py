@@ -73,7 +73,8 @@ def _run(
             folder.append(record)
             records.append(record)
             if t == done + 1:  # now it is known how many clients go together
-                folder.write_environment(config, simulation.engine)
+                engine = simulation.engine
+                folder.write_environment(config.device, {"engine": engine.name, **engine.about})
             every = config.checkpoint_every
             if isinstance(store, DiskStore) and (last or (every and t % every == 0)):
                 about = {"config": _fingerprint(config), "clients_with_state": len(store)}

@@ -122,6 +122,12 @@ class LocalRound:
             else:
                 term.p.grad.add_(added)
 
+    @property
+    def mean_lr(self) -> float:
+        """The learning rate of the steps taken, over steps and parameters."""
+        rates = [term.rates / max(1, self.steps_taken) for term in self._terms.values()]
+        return sum(rates) / len(rates)
+
     @torch.no_grad()
     def finish(self, examples: int, fisher: Tensors | None = None) -> tuple[Reply, Kept | None]:
         """The reply, and what the client must bring to its next round (None for nothing)."""

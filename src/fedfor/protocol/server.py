@@ -141,6 +141,24 @@ class Server:
             for extra in held:
                 held[extra] |= self._rows.split(rows[extra])
 
+    def move_to(self, model: Tensors, before: Tensors | None) -> None:
+        """Go on from another model than the last step led to: one with noise on it, say.
+
+        `before` has the parameters that this step began at; what the ClientOpt makes of the step
+        is then made anew.
+        """
+        for name, old in self.params.items():
+            self.params[name] = model[name].to(old.device, old.dtype)
+        for name, held in self.buffers.items():
+            self.buffers[name] = model[name].to(held.device, held.dtype)
+        if before is None:
+            return
+        for name, new in self.params.items():
+            state = {extra: tensors[name] for extra, tensors in self.client_state.items()}
+            state = self.algorithm.client.after(before[name], new, state)
+            for extra, tensors in self.client_state.items():
+                tensors[name] = state[extra]
+
     def seems_finite(self) -> Tensor:
         """Whether the global model is free of NaN and infinity, without waiting for a GPU. It may
         say no where only a sum is not finite."""

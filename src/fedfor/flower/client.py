@@ -1,0 +1,268 @@
+"""The client's side: train on a message and answer it, in one call or around one's own loop."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from .. import protocol
+from ..algorithms import Algorithm, ClientOpt
+from ..algorithms.sharing import trainable
+from ..data.labelled import LabelledData, Samples
+from ..engines import Exam, Job, Score, SerialEngine, Training, fisher_diagonal
+from ..engines.fisher import Loss
+from ..errors import ConfigError, DataError
+from ..protocol import Kept, Reply
+from ..protocol.local import OWN_LAYERS, load_tensors
+from ..randomness import torch_seeded
+from ..tensors import Tensors
+from .receive import NeedsModelError, Received, asks_for_model, receive
+from .records import to_record
+from .state import load_kept, save_kept, state_bytes
+from .wire import ABOUT, ARRAYS, EXAMPLES, METRICS, About, joined
+
+Chosen = Algorithm | ClientOpt | str
+Data = Samples | LabelledData | tuple[Tensor, Tensor] | DataLoader[Any]
+
+
+class LocalRound:
+    """Puts the server's algorithm on a training loop of one's own.
+
+        local = fedfor.flower.LocalRound(message, context, model, optimizer, steps=len(loader))
+        ...  # any training loop
+        return local.reply(examples=len(dataset), metrics={"train-loss": loss})
+
+    Creating it loads the server's model and hooks the optimizer. `steps`, the number of optimizer
+    steps to come, is needed by FedFOR's default strength only. `algorithm` is for one's own, which
+    the server's message can only name.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        context: Context,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        steps: int | None = None,
+        algorithm: Chosen | None = None,
+    ) -> None:
+        self._asked, self._context, self._optimizer = message, context, optimizer
+        self._received = receive(message, context)
+        chosen = self._received.algorithm(algorithm)
+        self._local = protocol.LocalRound(
+            chosen,
+            model,
+            optimizer,
+            self._received.message(model, chosen),
+            load_kept(context),
+            steps=steps,
+        )
+
+    def reply(
+        self,
+        examples: int,
+        metrics: Mapping[str, float] | None = None,
+        fisher: Tensors | None = None,
+    ) -> Message:
+        """The answer to the server. What the method keeps on the client goes into the Context."""
+        reply, kept = self._local.finish(examples, fisher)
+        return _answer(
+            self._asked,
+            self._context,
+            self._received,
+            reply,
+            kept,
+            lr=self._local.mean_lr,
+            client=client_number(self._context, None),
+            metrics=metrics or {},
+        )
+
+
+def train(
+    message: Message,
+    context: Context,
+    model: nn.Module,
+    data: Data,
+    *,
+    training: Training | None = None,
+    loss: Loss = nn.functional.cross_entropy,
+    seed: int = 0,
+    client: int | None = None,
+    device: torch.device | str = "cpu",
+    algorithm: Chosen | None = None,
+    **training_options: Any,
+) -> Message:
+    """Train `model` as the server's message says, and answer it.
+
+    `data` is a pair of tensors (x, y) or one of fedfor's own, drawn in batches that are a function
+    of seed, round and client, just as the simulator does it; or a DataLoader, which is gone through
+    as it is, once an epoch. `training_options` are those of `fedfor.Training`: epochs, batch_size,
+    lr, optimizer, ... `client` is the node's partition-id unless given.
+    """
+    if training is not None and training_options:
+        raise ConfigError(f"train: give {sorted(training_options)[0]} to Training, or alone")
+    how = training or Training(**training_options)
+    try:
+        received = receive(message, context)
+    except NeedsModelError:
+        return asks_for_model(message)
+    chosen = received.algorithm(algorithm)
+    number = client_number(context, client)
+    sent = received.message(model, chosen)
+    if isinstance(data, DataLoader):
+        model.to(device)
+        outcome = _through_loader(
+            chosen, model, sent, load_kept(context), data, how, loss, seed, max(number, 0)
+        )
+    else:
+        job = Job(max(number, 0), _samples(data), load_kept(context))
+        result = SerialEngine(model, chosen, how, seed, loss, device).client_update(sent, job)
+        outcome = result.reply, result.kept, result.loss
+    reply, kept, train_loss = outcome
+    return _answer(
+        message,
+        context,
+        received,
+        reply,
+        kept,
+        lr=how.lr_in(received.round),
+        client=number,
+        metrics={"train-loss": train_loss},
+    )
+
+
+def evaluate(
+    message: Message,
+    context: Context,
+    model: nn.Module,
+    data: Data,
+    *,
+    loss: Loss = nn.functional.cross_entropy,
+    device: torch.device | str = "cpu",
+    name: str | None = None,
+    algorithm: Chosen | None = None,
+) -> Message:
+    """Test the server's model, with the layers that this client keeps as its own, if it does.
+
+    `name` is what these data are called in the server's record; the node's number unless given.
+    """
+    received = receive(message, context)
+    chosen = received.algorithm(algorithm)
+    sent = received.message(model, chosen)
+    kept = None if chosen.sharing == "everything" else load_kept(context)
+    if isinstance(data, DataLoader):
+        score, examples = _score(model.to(device), sent, kept, data, loss)
+    else:
+        samples = _samples(data)
+        engine = SerialEngine(model, chosen, Training(), seed=0, loss=loss, device=device)
+        score, examples = engine.score(Exam(sent.model, samples, kept)), len(samples)
+    number = client_number(context, None)
+    called = name or f"client {number if number >= 0 else context.node_id}"
+    metrics = MetricRecord({EXAMPLES: examples, "accuracy": score.accuracy, "loss": score.loss})
+    about = ConfigRecord({"name": called, "client": number})
+    return Message(RecordDict({METRICS: metrics, ABOUT: about}), reply_to=message)
+
+
+def client_number(context: Context, given: int | None) -> int:
+    """The number of a client among all: as given, or the node's partition-id; -1 if not known."""
+    number = context.node_config.get("partition-id") if given is None else given
+    return number if isinstance(number, int) and number >= 0 else -1
+
+
+def _answer(
+    asked: Message,
+    context: Context,
+    received: Received,
+    reply: Reply,
+    kept: Kept | None,
+    *,
+    lr: float,
+    client: int,
+    metrics: Mapping[str, float],
+) -> Message:
+    save_kept(context, kept)
+    in_order = {n: reply.model[n] for n in received.arrays}
+    about = About(received.round, reply.steps, lr, client, state_bytes(context))
+    content = RecordDict(
+        {
+            ARRAYS: to_record(joined(in_order, reply.extras)),
+            METRICS: MetricRecord({**metrics, EXAMPLES: reply.examples}),
+            ABOUT: about.record(),
+        }
+    )
+    return Message(content, reply_to=asked)
+
+
+def _samples(data: Samples | LabelledData | tuple[Tensor, Tensor]) -> Samples:
+    if isinstance(data, Samples):
+        return data
+    if isinstance(data, tuple):
+        x, y = data
+        classes = int(y.max()) + 1 if len(y) else 1
+        data = LabelledData("this client's data", x, y, classes)
+    return data.all_rows()
+
+
+def _through_loader(
+    algorithm: Algorithm,
+    model: nn.Module,
+    message: protocol.Message,
+    kept: Kept | None,
+    loader: DataLoader[Any],
+    training: Training,
+    loss: Loss,
+    seed: int,
+    client: int,
+) -> tuple[Reply, Kept | None, float]:
+    if len(loader) == 0:
+        raise DataError("the DataLoader gives no batches")
+    t, device = message.round, next(model.parameters()).device
+    steps = training.epochs * len(loader)
+    optimizer = training.make_optimizer(trainable(model).values(), t)
+    local = protocol.LocalRound(algorithm, model, optimizer, message, kept, steps=steps)
+    model.train()
+    total, examples = 0.0, 0
+    with torch_seeded(seed, "loader", t, client, device):
+        for _ in range(training.epochs):
+            for x, y in loader:
+                optimizer.zero_grad()
+                value = loss(model(x.to(device)), y.to(device))
+                value.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += float(value.detach())
+                examples += len(y)
+    fisher = None
+    if algorithm.client.needs_fisher:
+        batches = list(loader)
+        x, y = (torch.cat([batch[i] for batch in batches]).to(device) for i in (0, 1))
+        fisher = fisher_diagonal(model, loss, x, y)
+    reply, keep = local.finish(max(1, examples // training.epochs), fisher)
+    return reply, keep, total / steps
+
+
+@torch.no_grad()
+def _score(
+    model: nn.Module,
+    message: protocol.Message,
+    kept: Kept | None,
+    loader: DataLoader[Any],
+    loss: Loss,
+) -> tuple[Score, int]:
+    load_tensors(model, message.model)
+    load_tensors(model, kept.extras[OWN_LAYERS] if kept else {})
+    model.eval()
+    device = next(model.parameters()).device
+    correct, total, examples = 0, 0.0, 0
+    for x, y in loader:
+        outputs, y = model(x.to(device)), y.to(device)
+        total += float(loss(outputs, y)) * len(y)
+        correct += int((outputs.argmax(dim=1) == y).sum())
+        examples += len(y)
+    if examples == 0:
+        raise DataError("the DataLoader gives no batches")
+    return Score(correct / examples, total / examples), examples

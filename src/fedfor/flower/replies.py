@@ -1,0 +1,197 @@
+"""What clients answer, looked at before it is believed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from torch import Tensor
+
+from .. import protocol
+from ..protocol import Reply
+from ..tensors import Tensors
+from .receive import NEEDS_MODEL, NeedsModelError
+from .records import WireError, from_record
+from .wire import ABOUT, EXAMPLES, METRICS, About, parted
+
+
+class BadReplyError(Exception):
+    """A reply that cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class GoodReply:
+    node: int
+    reply: Reply
+    about: About | None
+    """None from a client that does not use fedfor's client side."""
+    metrics: MetricRecord
+
+
+@dataclass(frozen=True)
+class Rejected:
+    node: int
+    why: str
+
+
+def needs_model(message: Message) -> bool:
+    """Whether a client says that it has not got the model that a difference belongs to."""
+    if message.has_error():  # from a loop of one's own, where it can only be raised
+        return NeedsModelError.__name__ in str(message.error.reason)
+    about = message.content.config_records.get(ABOUT)
+    return about is not None and about.get(NEEDS_MODEL) is True
+
+
+def read_reply(
+    message: Message,
+    node: int,
+    sent: protocol.Message,
+    up: tuple[str, ...],
+    max_norm: float | None,
+) -> GoodReply:
+    """The reply in a message, or a BadReplyError with the reason why there is none."""
+    content = content_of(message)
+    examples = _examples(content)
+    about = _about(content, sent.round)
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise BadReplyError(f"it holds {len(records)} ArrayRecords, expected one")
+    try:
+        model, extras = parted(from_record(records[0]), up)
+    except WireError as error:
+        raise BadReplyError(str(error)) from error
+    reply = Reply(model, extras, examples, about.steps if about else 1)
+    if misfit := reply.misfit(sent, up):
+        raise BadReplyError(misfit)
+    like = sent.model
+    reply = Reply(
+        {n: _as(n, t, like[n]) for n, t in model.items()},
+        {e: {n: _as(f"{e}/{n}", t, like[n]) for n, t in ts.items()} for e, ts in extras.items()},
+        examples,
+        reply.steps,
+    )
+    if broken := reply.not_finite(sent):
+        raise BadReplyError(broken)
+    if max_norm is not None and (norm := _norm(reply.model, sent.params)) > max_norm:
+        raise BadReplyError(f"its update has a norm of {norm:.4g}, more than {max_norm:g}")
+    return GoodReply(node, reply, about, next(iter(content.metric_records.values())))
+
+
+def content_of(message: Message) -> RecordDict:
+    if message.has_error():
+        reason = " ".join(str(message.error.reason).split())
+        raise BadReplyError(f"error from the client: {reason[:300] or 'no reason given'}")
+    if not message.has_content():
+        raise BadReplyError("it is empty")
+    if len(message.content.metric_records) != 1:
+        count = len(message.content.metric_records)
+        raise BadReplyError(f"it holds {count} MetricRecords, expected one")
+    return message.content
+
+
+def _examples(content: RecordDict) -> int:
+    given = next(iter(content.metric_records.values())).get(EXAMPLES)
+    count = _number(given)
+    if count is None or not 1 <= count <= MOST or count != int(count):
+        raise BadReplyError(f"'{EXAMPLES}' is {given!r:.40}, expected a whole number from 1 on")
+    return int(count)
+
+
+def _about(content: RecordDict, number: int) -> About | None:
+    record = content.config_records.get(ABOUT)
+    if record is None:
+        return None
+    whole: dict[str, int] = {}
+    for key in ("round", "steps", "client", "state-bytes"):
+        value = record.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < -1:
+            raise BadReplyError(f"'{key}' of '{ABOUT}' is {value!r:.40}, expected a whole number")
+        whole[key] = value
+    lr = _number(record.get("lr"))
+    if lr is None or lr <= 0:
+        raise BadReplyError(f"'lr' of '{ABOUT}' is {record.get('lr')!r:.40}, not a number above 0")
+    about = About(whole["round"], whole["steps"], lr, whole["client"], whole["state-bytes"])
+    if about.round != number:
+        raise BadReplyError(f"it answers round {about.round}, not {number}")
+    if about.steps < 1 or about.state_bytes < 0:
+        raise BadReplyError(f"{about.steps} steps and {about.state_bytes} bytes of state cannot be")
+    return about
+
+
+MOST = 2**53
+"""Above it float64 leaves out whole numbers, and no client has as many examples."""
+
+
+def _number(value: object) -> float | None:
+    """A finite number, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, int):
+        return value if abs(value) <= MOST else None
+    return value if math.isfinite(value) else None
+
+
+def _as(name: str, got: Tensor, like: Tensor) -> Tensor:
+    """In the model's own type. Wrappers may have made float64 of it, and even of whole numbers."""
+    if like.is_floating_point() and not got.is_floating_point():
+        kind = str(got.dtype).removeprefix("torch.")
+        raise BadReplyError(f"'{name}' holds {kind}, expected {like.dtype}")
+    if got.is_floating_point() and not like.is_floating_point():
+        if not bool(torch.isfinite(got).all()):
+            raise BadReplyError(f"NaN or infinity in '{name}'")
+        got = got.round()
+    return got.to(like.dtype)
+
+
+def _norm(model: Tensors, params: Tensors) -> float:
+    moves = [torch.linalg.vector_norm((model[n] - w).double()) for n, w in params.items()]
+    return float(torch.linalg.vector_norm(torch.stack(moves)))
+
+
+def in_order(replies: Sequence[GoodReply]) -> list[GoodReply]:
+    """By the clients' numbers, as the simulator sums them, whoever was first to answer."""
+    return sorted(replies, key=lambda r: (r.about.client if r.about else -1, r.node))
+
+
+def common_metrics(contents: Sequence[tuple[int, MetricRecord]]) -> list[RecordDict]:
+    """The metrics that all have, so that Flower's functions can aggregate them."""
+    shared = set.intersection(*(set(record) for _, record in contents)) if contents else set()
+    usable = {key for key in shared if _alike([record[key] for _, record in contents])}
+    return [
+        RecordDict(
+            {
+                METRICS: MetricRecord(
+                    {EXAMPLES: count, **{k: record[k] for k in record if k in usable - {EXAMPLES}}}
+                )
+            }
+        )
+        for count, record in contents
+    ]
+
+
+def _alike(values: Sequence[object]) -> bool:
+    """Whether all are numbers, or lists of as many numbers."""
+    lists = [value for value in values if isinstance(value, list)]
+    if not lists:
+        return all(_number(value) is not None for value in values)
+    same = len(lists) == len(values) and len({len(one) for one in lists}) == 1
+    return same and all(_number(x) is not None for one in lists for x in one)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a client said of the model."""
+
+    node: int
+    examples: int
+    metrics: MetricRecord
+    name: str
+
+
+def read_test(message: Message, node: int) -> Tested:
+    content = content_of(message)
+    metrics = next(iter(content.metric_records.values()))
+    about: Mapping[str, object] = content.config_records.get(ABOUT, ConfigRecord())
+    name = about.get("name")
+    return Tested(node, _examples(content), metrics, name if isinstance(name, str) else "")
