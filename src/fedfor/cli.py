@@ -60,6 +60,7 @@ def _root(
       fedfor algorithms
       fedfor data get cifar10
       fedfor reproduce prior-shift --device cuda
+      fedfor new-app my-app
     """
     if version:
         typer.echo(f"fedfor {__version__}")
@@ -258,6 +259,25 @@ def configs(
         typer.echo(bundled[name], nl=False)
     else:
         raise ConfigError(f"there is no bundled config '{name}'; {nearest(name, bundled)}")
+
+
+@app.command("new-app")
+def new_app(
+    folder: Annotated[Path, typer.Argument(help="Where to write it; its name is the app's.")],
+) -> None:
+    """Write a Flower app for your own model and data. It runs as it is, on bundled digits.
+
+    \b
+    Example:
+      fedfor new-app my-app
+      cd my-app
+      flwr run . --stream --federation-config "num-supernodes=5"
+    """
+    from .flower.new_app import write_app
+
+    for path in write_app(folder):
+        typer.echo(path)
+    typer.echo("Your model and data go into task.py; README.md says how to run it.")
 
 
 app.command()(reproduce)

@@ -29,10 +29,10 @@ class InProcessGrid(Grid):
 
     def __init__(
         self,
-        app: ClientApp,
+        app: ClientApp | Answer,
         nodes: int,
         run_config: dict[str, Any] | None = None,
-        tamper: Callable[[int, Message, Message], Message | None] = lambda node, asked, reply: reply,
+        tamper: Callable[[int, Message], Message | None] = lambda node, reply: reply,
     ) -> None:
         self.app, self.tamper = app, tamper
         self.contexts = {
@@ -64,7 +64,7 @@ class InProcessGrid(Grid):
             except Exception as error:  # as a SuperNode tells it
                 reason = f"{type(error)}:<'{error}'>"
                 reply = Message(Error(code=2, reason=reason), reply_to=arrived)
-            changed = self.tamper(node, message, reply)
+            changed = self.tamper(node, reply)
             if changed is not None:
                 replies.append(over_the_wire(changed))
         self.replies += replies

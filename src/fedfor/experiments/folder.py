@@ -28,6 +28,9 @@ from .simulation import Record
 
 KEPT_CHECKPOINTS = 2
 
+FLOWER = "flower"
+"""A table in config.toml that only federations on Flower have."""
+
 
 class RunFolder:
     def __init__(self, path: Path) -> None:
@@ -76,7 +79,13 @@ class RunFolder:
     def config(self) -> RunConfig:
         if not self.config_path.is_file():
             raise FolderError(f"{self.path} is no run folder: it has no config.toml")
-        return load_config(read_toml(str(self.config_path)), source=str(self.config_path))
+        tables = read_toml(str(self.config_path))
+        if FLOWER in tables:
+            raise FolderError(
+                f"{self.path} holds a federation on Flower; to go on, start its app again with "
+                "this folder"
+            )
+        return load_config(tables, source=str(self.config_path))
 
     # Records
 

@@ -1,5 +1,8 @@
 """The same algorithms in a Flower federation: a strategy for the server, one call for clients."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ..errors import ConfigError
 
 try:
@@ -7,10 +10,23 @@ try:
 except ImportError as error:
     raise ConfigError("fedfor.flower needs Flower: pip install 'fedfor[flower]'") from error
 
-from .client import LocalRound, evaluate, train
-from .loop import FederationError, start
-from .receive import NeedsModelError, plain_messages
-from .strategy import Strategy
+if TYPE_CHECKING:
+    from .client import LocalRound, evaluate, train
+    from .loop import FederationError, start
+    from .receive import NeedsModelError, plain_messages
+    from .strategy import Strategy
+
+# Flower starts a process for every message to a client: it need not load the server's side.
+_HOMES = {
+    "FederationError": ".loop",
+    "LocalRound": ".client",
+    "NeedsModelError": ".receive",
+    "Strategy": ".strategy",
+    "evaluate": ".client",
+    "plain_messages": ".receive",
+    "start": ".loop",
+    "train": ".client",
+}
 
 __all__ = [
     "FederationError",
@@ -22,3 +38,13 @@ __all__ = [
     "start",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name], __name__), name)
+    raise AttributeError(f"module 'fedfor.flower' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

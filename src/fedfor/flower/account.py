@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flwr.app import Message, RecordDict
+from flwr.common.serde import recorddict_to_proto
 
 from .. import protocol
 from ..tensors import extras_nbytes, nbytes
@@ -76,4 +77,6 @@ def scores(tests: Sequence[Tested]) -> Record:
 
 def _wire_bytes(content: RecordDict) -> int:
     """All of a message's records as Flower packs them: names, types and headers too."""
-    return sum(record.count_bytes() for record in content.values())
+    arrays = sum(record.count_bytes() for record in content.array_records.values())
+    others = {k: r for k, r in content.items() if k not in content.array_records}
+    return arrays + int(recorddict_to_proto(RecordDict(others)).ByteSize())

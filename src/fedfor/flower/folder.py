@@ -10,7 +10,7 @@ import flwr
 from flwr.supercore import log
 
 from ..errors import FolderError
-from ..experiments.folder import RunFolder, locked, occupied
+from ..experiments.folder import FLOWER, RunFolder, locked, occupied
 from ..experiments.load import read_toml
 from ..experiments.metrics import summarise
 from .account import Record
@@ -39,7 +39,8 @@ class Journal:
         if not self.folder.config_path.is_file():
             if occupied(path):
                 raise FolderError(f"{path} is not empty and holds no federation; choose another")
-            self.folder.write_config({"rounds": rounds, **now})
+            about = {"rounds": rounds, "version": flwr.__version__}
+            self.folder.write_config({FLOWER: about, **now})
             self.folder.write_environment("cpu", {"flwr": flwr.__version__, "engine": "flower"})
             return
         before = read_toml(str(self.folder.config_path))

@@ -88,7 +88,9 @@ class _Run:
     def rounds(self, last: int, journal: Journal | None) -> flower.Result:
         arrays = self.result.arrays = self.inner.arrays()
         done = self.inner.server.round
-        log(INFO, "Starting %s strategy:", type(self.strategy).__name__)
+        wrapped = self.strategy is not self.inner
+        name = type(self.strategy).__name__ if wrapped else self.inner.algorithm.label
+        log(INFO, "Starting %s strategy:", name)
         log_strategy_start_info(last, arrays, self.train_config, self.evaluate_config)
         self.strategy.summary()
         log(INFO, "")

@@ -1,0 +1,1 @@
+"""digits: a Flower app that runs fedfor's algorithms."""

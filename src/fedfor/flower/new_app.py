@@ -1,0 +1,39 @@
+"""A Flower app for one's own model and data, written from a template."""
+
+import keyword
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from ..errors import ConfigError, FolderError
+
+
+def write_app(folder: Path) -> list[Path]:
+    """Write the app, named after its folder; gives back the files. Nothing is overwritten."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
+    package = name.replace("-", "_")
+    if not package.isidentifier() or keyword.iskeyword(package):
+        raise ConfigError(
+            f"an app is named after its folder, and '{folder.name}' makes no Python package; "
+            "choose a name that begins with a letter"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FolderError(f"{folder} is there and not empty; choose another folder")
+    return _copy(files("fedfor.flower").joinpath("template"), folder, name, package)
+
+
+def _copy(source: Traversable, target: Path, name: str, package: str) -> list[Path]:
+    target.mkdir(parents=True, exist_ok=True)
+    written = []
+    for entry in sorted(source.iterdir(), key=lambda e: e.name):
+        called = package if entry.name == "package" else entry.name
+        if entry.is_dir():
+            if called != "__pycache__":
+                written += _copy(entry, target / called, name, package)
+            continue
+        text = entry.read_text(encoding="utf-8").replace("@NAME@", name)
+        path = target / called
+        path.write_text(text.replace("@PACKAGE@", package), encoding="utf-8")
+        written.append(path)
+    return written

@@ -1,0 +1,1 @@
+"""@NAME@: a Flower app that runs fedfor's algorithms."""

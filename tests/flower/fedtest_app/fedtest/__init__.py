@@ -1,0 +1,1 @@
+"""A federation for tests."""

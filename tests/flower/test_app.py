@@ -1,0 +1,98 @@
+"""The app that comes with the project, and the one that `fedfor new-app` writes."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fedfor.flower.new_app
+from fedfor.data import by_domain, digit_domains
+from fedfor.experiments.folder import RunFolder
+
+from ..conftest import Cli
+from .processes import Federation
+
+DIGITS = Path(__file__).parents[2] / "apps/digits"
+
+
+def test_the_digits_app_is_what_new_app_writes(tmp_path: Path) -> None:
+    written = fedfor.flower.new_app.write_app(tmp_path / "digits")
+    assert {p.relative_to(tmp_path / "digits") for p in written} == {
+        p.relative_to(DIGITS) for p in DIGITS.rglob("*") if p.is_file() and p.suffix != ".pyc"
+    }
+    for path in written:
+        assert path.read_text() == (DIGITS / path.relative_to(tmp_path / "digits")).read_text()
+
+
+def test_new_app_names_things_after_the_folder(fedfor: Cli, tmp_path: Path) -> None:
+    code, out, _ = fedfor("new-app", tmp_path / "My Hospital 2")
+    assert code == 0
+    assert "my_hospital_2/task.py" in out
+    text = (tmp_path / "My Hospital 2/pyproject.toml").read_text()
+    assert 'name = "my-hospital-2"' in text
+    assert 'clientapp = "my_hospital_2.client_app:app"' in text
+    assert "@" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("123", "begins with a letter"), ("class", "makes no Python package"), ("full", "not empty")],
+)
+def test_new_app_refuses(name: str, words: str, fedfor: Cli, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("")
+    code, _, err = fedfor("new-app", tmp_path / name)
+    assert code == 2
+    assert words in err
+    assert (tmp_path / "full" / "mine.txt").exists()
+
+
+def rss(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def pid_of(program: str, home: Path) -> int | None:
+    """The process of this program that works for the federation with this home."""
+    for entry in Path("/proc").iterdir():
+        try:
+            ours = entry.name.isdigit() and program in (entry / "cmdline").read_text()
+            if ours and str(home) in (entry / "environ").read_text():
+                return int(entry.name)
+        except OSError:
+            continue
+    return None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
+    """Ten of a hundred nodes in each of 20 rounds; the server's memory at the end is within 10 %
+    of that after the fifth. The nodes' processes are Ray's, not ours."""
+    memory: dict[int, int] = {}
+    with Federation(tmp_path / "f", simulation=True) as federation:
+        run = federation.run(
+            DIGITS,
+            "--federation-config",
+            "num-supernodes=100",
+            folder=tmp_path / "run",
+            rounds=20,
+            nodes=10,
+            fraction=0.1,
+        )
+        folder = RunFolder(tmp_path / "run")
+        end = time.monotonic() + 900
+        while not folder.summary_path.exists() and time.monotonic() < end:
+            pid = pid_of("flwr-simulation", federation.home)
+            if pid is not None and (done := len(folder.records())):
+                memory[done] = rss(pid)
+            time.sleep(0.2)
+        run.wait(5)
+    records = folder.records()
+    assert [r["clients"] for r in records] == [10] * 20
+    assert max(memory) >= 19
+    assert memory[max(memory)] <= 1.1 * memory[5], memory
+    # One domain a node: with ten nodes a round, several have the same, so scores have no names.
+    assert records[-1]["accuracy"] > 0.3
+    assert by_domain(digit_domains()).size == 5

@@ -1,0 +1,168 @@
+"""Real SuperLink, SuperNode, ServerApp and ClientApp processes on loopback.
+
+Flower starts a process for every message to a client, so a round takes ten seconds here, nearly
+all of it imports.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import fedfor
+from fedfor.data import Population
+from fedfor.data.population import Partition
+from fedfor.experiments.folder import RunFolder
+from fedfor.experiments.simulate import History
+
+from .fedtest_app.fedtest.task import SEED, TRAINING, new_model, people
+from .processes import Federation, Run, make_key, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals")
+
+
+def simulated(algorithm: str, population: Population, rounds: int) -> History:
+    return fedfor.simulate(
+        algorithm,
+        population,
+        new_model(),
+        rounds=rounds,
+        cohort=population.size,
+        seed=SEED,
+        training=TRAINING,
+        engine="serial",
+    )
+
+
+def assert_agree(run: Run, history: History) -> None:
+    """The final model to 1e-5, as the test of a federation on other machines would have it."""
+    expected = history.model.state_dict()
+    model = load_file(run.folder / "model.safetensors")
+    assert model.keys() == expected.keys()
+    for name, tensor in model.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=0, atol=1e-5)
+
+
+def records_of(run: Run) -> list[dict[str, Any]]:
+    return RunFolder(run.folder).records()
+
+
+def test_tls_and_keys(tmp_path: Path) -> None:
+    """Ten rounds in the cross-device form and, beside them, five in the cross-silo form."""
+    with Federation(tmp_path / "f", secure=True) as federation:
+        for number in range(3):
+            federation.start_node(number)
+        runs = {
+            "cross-device": federation.run(folder=tmp_path / "device", rounds=10),
+            "cross-silo": federation.run(folder=tmp_path / "silo", rounds=5, form="cross-silo"),
+        }
+        # Those that must not get in, while the others work.
+        make_key(federation.folder / "stranger")
+        tls = ["--root-certificates", str(federation.ca)]
+        key = ["--auth-supernode-private-key", str(federation.folder / "stranger")]
+        stranger = federation.start_node(3, *tls, *key)
+        keyless = federation.start_node(4, *tls)
+        in_clear = federation.start_node(5, "--insecure", "--max-retries", "2")
+        for run in runs.values():
+            run.wait(600)
+        listed = json.loads(federation.flwr("supernode", "list", "--format", "json"))
+        for name in (stranger, keyless, in_clear):
+            assert federation.processes[name].wait(timeout=120) != 0, federation.log(name)
+    assert "Failed to activate SuperNode" in federation.log(stranger)
+    assert "must be registered via the CLI" in federation.log(keyless)
+    assert "SuperNode ID" not in federation.log(in_clear)
+    assert len(listed["nodes"]) == 3
+    for form, run in runs.items():
+        records = records_of(run)
+        history = simulated("fedfor", people(3), len(records))
+        assert_agree(run, history)
+        for ours, theirs in zip(records, history.records, strict=True):
+            for key_ in ("clients", "up", "down_cross_device", "down_cross_silo", "local_steps"):
+                assert ours[key_] == theirs[key_], key_
+            assert ours["form"] == form
+            assert (ours["attempts"], ours["rejected"], ours["state_bytes"]) == (1, [], 0)
+
+
+def test_a_supernode_is_killed_and_started_anew(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with Federation(tmp_path / "f", secure=True) as federation:
+        for number in range(3):
+            federation.start_node(number)
+        run = federation.run(
+            folder=tmp_path / "run", rounds=4, marks=marks, pause=3.0, timeout=45.0, min_replies=2
+        )
+        wait_until((marks / "2-1").exists, "node 1 to train in round 2", 300)
+        federation.kill("node1")
+        federation.start_node(1)  # the same machine, with the same key
+        run.wait(600)
+    records = records_of(run)
+    assert [r["round"] for r in records] == [1, 2, 3, 4]
+    assert records[0]["clients"] == 3
+    assert records[1]["clients"] == 2
+    (lost,) = records[1]["rejected"]
+    assert f"SuperNode ID: {lost['node']}" in federation.log("node1")
+    assert records[3]["clients"] == 3
+
+
+def test_the_serverapp_is_killed_and_resumes(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    settings = {"folder": tmp_path / "run", "rounds": 5, "nodes": 2, "marks": marks, "pause": 2.0}
+    with Federation(tmp_path / "f") as federation:
+        for number in range(2):
+            federation.start_node(number)
+        broken = federation.run(**settings)
+        wait_until((marks / "3-0").exists, "node 0 to train in round 3", 300)
+        os.kill(int((marks / "server.pid").read_text()), signal.SIGKILL)
+        assert len(records_of(broken)) == 2
+        run = federation.run(**settings).wait(600)
+    assert "Going on after round 2 of 5" in run.log
+    assert len(records_of(run)) == 5
+    assert_agree(run, simulated("fedfor", people(2), 5))  # which is the unbroken run's, as above
+
+
+def test_bad_nodes_are_named_and_the_others_result_stands(tmp_path: Path) -> None:
+    faults = {2: "nan", 3: "shape", 4: "raise"}
+    with Federation(tmp_path / "f") as federation:
+        for number in range(5):
+            federation.start_node(number, fault=faults.get(number, ""))
+        run = federation.run(folder=tmp_path / "run", rounds=2, nodes=5, min_replies=2).wait(600)
+        wait_until(lambda: "finished in" in run.log, "the log", 60)
+    everyone = people(5)
+    good = Partition(everyone.split, [everyone.rows(k) for k in (0, 1)])
+    assert_agree(run, simulated("fedfor", good, 2))
+    reasons = {2: "NaN or infinity in", 3: "has shape", 4: "the disk of this node is full"}
+    for record in records_of(run):
+        assert record["clients"] == 2
+        told = {r["node"]: r["why"] for r in record["rejected"]}
+        assert len(told) == 3
+        for number, reason in reasons.items():
+            (node,) = (n for n in told if f"SuperNode ID: {n}" in federation.log(f"node{number}"))
+            assert reason in told[node]
+            assert f"Rejected the reply of node {node}" in run.log
+
+
+def test_other_algorithms_agree_with_the_simulator(tmp_path: Path) -> None:
+    names = ("feddyn", "scaffold", "fedcurv", "fedadam")
+    with Federation(tmp_path / "f") as federation:
+        for number in range(2):
+            federation.start_node(number)
+        runs = {
+            name: federation.run(folder=tmp_path / name, rounds=3, nodes=2, algorithm=name)
+            for name in names
+        }
+        for run in runs.values():
+            run.wait(600)
+    for name, run in runs.items():
+        history = simulated(name, people(2), 3)
+        assert_agree(run, history)
+        for ours, theirs in zip(records_of(run), history.records, strict=True):
+            for key in ("up", "down_cross_device", "state_bytes", "clients_with_state"):
+                assert ours[key] == theirs[key], (name, key)

@@ -1,0 +1,171 @@
+"""A ServerApp that was stopped goes on where it was."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Message, MetricRecord
+
+import fedfor
+from fedfor.errors import FolderError
+from fedfor.experiments.folder import RunFolder
+from fedfor.flower import Strategy
+
+from ..conftest import Cli
+from .app import client_app, new_model
+from .grid import InProcessGrid
+
+NODES = 3
+
+
+class PowerCutError(Exception):
+    pass
+
+
+def strategy_in(folder: Path | None, algorithm: str = "fedfor", **options: Any) -> Strategy:
+    given = {"min_available_nodes": NODES, "min_train_nodes": NODES, "folder": folder}
+    return Strategy(algorithm, new_model(), **(given | options))
+
+
+def cut_after(answers: int, grid: InProcessGrid) -> InProcessGrid:
+    left = answers
+
+    def cut(node: int, reply: Message) -> Message:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise PowerCutError
+        return reply
+
+    grid.tamper = cut
+    return grid
+
+
+def federation() -> InProcessGrid:
+    return InProcessGrid(client_app(NODES), NODES)
+
+
+def equal(one: Any, other: Any) -> bool:
+    a, b = one.arrays.to_torch_state_dict(), other.arrays.to_torch_state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+
+
+# Rounds have three answers to train and three to evaluate, so these are within the first round,
+# the third, and between training and evaluation of the fourth.
+@pytest.mark.parametrize("answers", [1, 14, 21])
+@pytest.mark.parametrize("name", ["fedfor", "fedavgm", "fedfor+fedadam"])
+def test_it_goes_on_to_the_same_model(name: str, answers: int, tmp_path: Path) -> None:
+    whole = strategy_in(tmp_path / "whole", name).start(federation(), num_rounds=5)
+    with pytest.raises(PowerCutError):
+        strategy_in(tmp_path / "cut", name).start(cut_after(answers, federation()), num_rounds=5)
+    again = strategy_in(tmp_path / "cut", name)
+    # Nodes have not been restarted, but Flower gives each run a Context of its own.
+    assert equal(again.start(federation(), num_rounds=5), whole)
+    one, other = (RunFolder(tmp_path / f).records() for f in ("whole", "cut"))
+    assert other == again.records
+    # A silo's clients have lost the model with their Contexts, so all of it goes down once more.
+    for record in (*one, *other):
+        del record["seconds"], record["down_cross_silo"]
+    assert one == other
+    models = [(tmp_path / f / "model.safetensors").read_bytes() for f in ("whole", "cut")]
+    assert models[0] == models[1]
+
+
+def test_a_finished_run_can_be_made_longer_but_not_shorter(tmp_path: Path) -> None:
+    strategy_in(tmp_path / "run").start(federation(), num_rounds=2)
+    grid = federation()
+    result = strategy_in(tmp_path / "run").start(grid, num_rounds=2)
+    assert grid.asked == []
+    longer = strategy_in(tmp_path / "run").start(federation(), num_rounds=4)
+    assert equal(longer, strategy_in(None).start(federation(), num_rounds=4))
+    assert not equal(longer, result)
+    with pytest.raises(FolderError, match="has 4 rounds already, more than the 3 asked for"):
+        strategy_in(tmp_path / "run").start(federation(), num_rounds=3)
+
+
+def test_initial_arrays_are_for_a_new_run_only(tmp_path: Path) -> None:
+    """As Flower's apps pass them, also when they are started again."""
+    arrays = strategy_in(None).arrays()
+    strategy_in(tmp_path / "run").start(federation(), arrays, num_rounds=2)
+    result = strategy_in(tmp_path / "run").start(federation(), arrays, num_rounds=4)
+    assert equal(result, strategy_in(None).start(federation(), num_rounds=4))
+
+
+def test_lost_client_state_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, told in (("feddyn", True), ("fedfor", False)):
+        strategy_in(tmp_path / name, name).start(federation(), num_rounds=1)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="flwr"):
+            strategy_in(tmp_path / name, name).start(federation(), num_rounds=2)
+        assert ("clients start without it" in caplog.text) == told
+
+
+def test_another_federation_is_not_gone_on_with(tmp_path: Path) -> None:
+    strategy_in(tmp_path / "run").start(federation(), num_rounds=1)
+    with pytest.raises(FolderError, match="holds a federation with another algorithm"):
+        strategy_in(tmp_path / "run", "fedprox").start(federation(), num_rounds=2)
+    other = Strategy("fedfor", new_model("cnn"), folder=tmp_path / "run")
+    with pytest.raises(FolderError, match="holds a federation with another model"):
+        other.start(federation(), num_rounds=2)
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("")
+    with pytest.raises(FolderError, match="is not empty and holds no federation"):
+        strategy_in(tmp_path / "foreign").start(federation(), num_rounds=1)
+
+
+def test_a_simulated_run_is_not_gone_on_with_nor_the_other_way(tmp_path: Path, fedfor: Cli) -> None:
+    strategy_in(tmp_path / "run").start(federation(), num_rounds=1)
+    code, _, err = fedfor("resume", tmp_path / "run")
+    assert code == 2
+    assert "holds a federation on Flower; to go on, start its app again" in err
+    code, _, err = fedfor("run", "prior-shift", "--set", "rounds=1", "--out", tmp_path / "sim")
+    assert code == 0, err
+    with pytest.raises(FolderError, match="holds a federation with another algorithm"):
+        strategy_in(tmp_path / "sim").start(federation(), num_rounds=1)
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    strategy_in(tmp_path / "run").start(federation(), num_rounds=3)
+    newest = tmp_path / "run/checkpoints/000003/state.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        result = strategy_in(tmp_path / "run").start(federation(), num_rounds=4)
+    assert "is damaged" in caplog.text
+    assert equal(result, strategy_in(None).start(federation(), num_rounds=4))
+
+
+def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
+    grid = federation()
+
+    def second(node: int, reply: Message) -> Message:
+        with pytest.raises(FolderError, match="in use by another process"):
+            strategy_in(tmp_path / "run").start(federation(), num_rounds=1)
+        return reply
+
+    grid.tamper = second
+    strategy_in(tmp_path / "run").start(grid, num_rounds=1)
+
+
+def test_the_folder_is_a_runs(tmp_path: Path) -> None:
+    """Records and summary are the simulator's, and what a server tests itself is in them."""
+    strategy = strategy_in(tmp_path / "run", fraction_evaluate=0)
+    strategy.start(
+        federation(),
+        num_rounds=4,
+        evaluate_fn=lambda t, arrays: MetricRecord({"accuracy": t / 10, "loss": 1.0}),
+    )
+    folder = RunFolder(tmp_path / "run")
+    records, summary = folder.records(), folder.summary()
+    assert [r["accuracy"] for r in records] == [0.1, 0.2, 0.3, 0.4]
+    assert summary is not None
+    assert (summary["best"], summary["best_half"]) == (0.4, 0.2)
+    assert summary["rejected"] == 0
+    assert summary["up"] == sum(r["up"] for r in records)
+    environment = json.loads((tmp_path / "run/environment.json").read_text())
+    assert environment["engine"] == "flower"
+    assert environment["fedfor"] == fedfor.__version__
