@@ -39,6 +39,19 @@ def wait_until(true: Callable[[], Any], what: str, seconds: float = 120) -> None
         time.sleep(0.1)
 
 
+def processes_with(text: str, program: str = "") -> list[int]:
+    """Processes of this program that have this text in their environment; on Linux only."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            is_it = program in (entry / "cmdline").read_text() and int(entry.name) != os.getpid()
+            if is_it and text in (entry / "environ").read_text(errors="replace"):
+                found.append(int(entry.name))
+        except OSError:  # it has ended meanwhile, or is somebody else's
+            continue
+    return found
+
+
 class Federation(AbstractContextManager["Federation"]):
     """Everything it starts is ended with it, by process group."""
 
@@ -69,6 +82,9 @@ class Federation(AbstractContextManager["Federation"]):
     def __exit__(self, *_: object) -> None:
         for name in list(self.processes):
             self.kill(name)
+        for pid in processes_with(str(self.home)):  # Ray's, for one, leave the process group
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _start_link(self) -> None:
         words = ["--port", str(self.port), "--disable-runtime-dependency-installation"]

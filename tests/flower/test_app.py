@@ -12,7 +12,7 @@ from fedfor.data import by_domain, digit_domains
 from fedfor.experiments.folder import RunFolder
 
 from ..conftest import Cli
-from .processes import Federation
+from .processes import Federation, processes_with
 
 DIGITS = Path(__file__).parents[2] / "apps/digits"
 
@@ -54,18 +54,6 @@ def rss(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def pid_of(program: str, home: Path) -> int | None:
-    """The process of this program that works for the federation with this home."""
-    for entry in Path("/proc").iterdir():
-        try:
-            ours = entry.name.isdigit() and program in (entry / "cmdline").read_text()
-            if ours and str(home) in (entry / "environ").read_text():
-                return int(entry.name)
-        except OSError:
-            continue
-    return None
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
     """Ten of a hundred nodes in each of 20 rounds; the server's memory at the end is within 10 %
@@ -84,9 +72,9 @@ def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
         folder = RunFolder(tmp_path / "run")
         end = time.monotonic() + 900
         while not folder.summary_path.exists() and time.monotonic() < end:
-            pid = pid_of("flwr-simulation", federation.home)
-            if pid is not None and (done := len(folder.records())):
-                memory[done] = rss(pid)
+            pids = processes_with(str(federation.home), "flwr-simulation")
+            if pids and (done := len(folder.records())):
+                memory[done] = rss(pids[0])
             time.sleep(0.2)
         run.wait(5)
     records = folder.records()
