@@ -54,12 +54,13 @@ class LocalRound:
         self._asked, self._context, self._optimizer = message, context, optimizer
         self._received = receive(message, context)
         chosen = self._received.algorithm(algorithm)
+        self._kept = load_kept(context, self._received.counted)
         self._local = protocol.LocalRound(
             chosen,
             model,
             optimizer,
             self._received.message(model, chosen),
-            load_kept(context),
+            self._kept,
             steps=steps,
         )
 
@@ -76,7 +77,7 @@ class LocalRound:
             self._context,
             self._received,
             reply,
-            kept,
+            (self._kept, kept),
             lr=self._local.mean_lr,
             client=client_number(self._context, None),
             metrics=metrics or {},
@@ -113,14 +114,14 @@ def train(
         return asks_for_model(message)
     chosen = received.algorithm(algorithm)
     number = client_number(context, client)
-    sent = received.message(model, chosen)
+    sent, before = received.message(model, chosen), load_kept(context, received.counted)
     if isinstance(data, DataLoader):
         model.to(device)
         outcome = _through_loader(
-            chosen, model, sent, load_kept(context), data, how, loss, seed, max(number, 0)
+            chosen, model, sent, before, data, how, loss, seed, max(number, 0)
         )
     else:
-        job = Job(max(number, 0), _samples(data), load_kept(context))
+        job = Job(max(number, 0), _samples(data), before)
         result = SerialEngine(model, chosen, how, seed, loss, device).client_update(sent, job)
         outcome = result.reply, result.kept, result.loss
     reply, kept, train_loss = outcome
@@ -129,7 +130,7 @@ def train(
         context,
         received,
         reply,
-        kept,
+        (before, kept),
         lr=how.lr_in(received.round),
         client=number,
         metrics={"train-loss": train_loss},
@@ -154,7 +155,7 @@ def evaluate(
     received = receive(message, context)
     chosen = received.algorithm(algorithm)
     sent = received.message(model, chosen)
-    kept = None if chosen.sharing == "everything" else load_kept(context)
+    kept = None if chosen.sharing == "everything" else load_kept(context, received.counted)
     if isinstance(data, DataLoader):
         score, examples = _score(model.to(device), sent, kept, data, loss)
     else:
@@ -179,13 +180,13 @@ def _answer(
     context: Context,
     received: Received,
     reply: Reply,
-    kept: Kept | None,
+    states: tuple[Kept | None, Kept | None],
     *,
     lr: float,
     client: int,
     metrics: Mapping[str, float],
 ) -> Message:
-    save_kept(context, kept)
+    save_kept(context, *states)
     in_order = {n: reply.model[n] for n in received.arrays}
     about = About(received.round, reply.steps, lr, client, state_bytes(context))
     content = RecordDict(

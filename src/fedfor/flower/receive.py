@@ -20,6 +20,7 @@ from .state import load_model, save_model
 from .wire import (
     ABOUT,
     ARRAYS,
+    COUNTED,
     DIFFERENCE,
     EXTRAS,
     FINGERPRINT,
@@ -43,6 +44,8 @@ class Received:
     algorithm_text: str
     arrays: Tensors
     sent: Extras
+    counted: int | None = None
+    """The last round in which this client's reply was used, where the server tells."""
     before: Tensors | None = None
     """The model before this one, where a difference came in place of the extras."""
 
@@ -99,7 +102,10 @@ def receive(message: Message, context: Context) -> Received:
     if config.get(KEEP):
         save_model(context, arrays)
     sent = unflatten(_tensors(content, EXTRAS)) if EXTRAS in content.array_records else {}
-    return Received(number, text, arrays, sent, before)
+    counted = config.get(COUNTED)
+    return Received(
+        number, text, arrays, sent, counted if isinstance(counted, int) else None, before
+    )
 
 
 def _tensors(content: RecordDict, key: str) -> Tensors:

@@ -15,9 +15,17 @@ from .receive import NEEDS_MODEL, NeedsModelError
 from .records import WireError, from_record
 from .wire import ABOUT, EXAMPLES, METRICS, About, parted
 
+LONGEST = 300
+
 
 class BadReplyError(Exception):
     """A reply that cannot be used; the text says why."""
+
+    @property
+    def why(self) -> str:
+        """For logs and records: names and reasons in it may be anybody's, and of any length."""
+        words = " ".join(str(self).split())
+        return "".join(c if c.isprintable() else "?" for c in words)[:LONGEST]
 
 
 @dataclass(frozen=True)
@@ -80,8 +88,7 @@ def read_reply(
 
 def content_of(message: Message) -> RecordDict:
     if message.has_error():
-        reason = " ".join(str(message.error.reason).split())
-        raise BadReplyError(f"error from the client: {reason[:300] or 'no reason given'}")
+        raise BadReplyError(f"error from the client: {message.error.reason or 'no reason given'}")
     if not message.has_content():
         raise BadReplyError("it is empty")
     if len(message.content.metric_records) != 1:
@@ -194,4 +201,6 @@ def read_test(message: Message, node: int) -> Tested:
     metrics = next(iter(content.metric_records.values()))
     about: Mapping[str, object] = content.config_records.get(ABOUT, ConfigRecord())
     name = about.get("name")
-    return Tested(node, _examples(content), metrics, name if isinstance(name, str) else "")
+    return Tested(
+        node, _examples(content), metrics, name[:LONGEST] if isinstance(name, str) else ""
+    )

@@ -6,24 +6,40 @@ Flower keeps a Context for one run. Another run of the same app starts with an e
 from flwr.app import ConfigRecord, Context
 
 from ..protocol import Kept
-from ..tensors import Tensors, flatten, nbytes, unflatten
+from ..tensors import Tensors, first_not_finite, flatten, nbytes, unflatten
 from .records import from_record, to_record
 
-KEPT, ROUND, MODEL = "fedfor-kept", "fedfor-kept-round", "fedfor-model"
+KEPT, BEFORE, ROUNDS, MODEL = "fedfor-kept", "fedfor-before", "fedfor-rounds", "fedfor-model"
 
 
-def load_kept(context: Context) -> Kept | None:
-    tensors = context.state.array_records.get(KEPT)
-    about = context.state.config_records.get(ROUND)
-    if tensors is None or about is None:
-        return None
-    return Kept(int(str(about["round"])), unflatten(from_record(tensors)))
+def load_kept(context: Context, counted: int | None) -> Kept | None:
+    """What the client kept from the last round in which its reply was used.
+
+    A reply may have been lost or rejected, or its round tried again. So what was kept before is
+    still there, and stands if what came after it was not `counted`; None counts everything.
+    """
+    rounds = context.state.config_records.get(ROUNDS, ConfigRecord())
+    for key in (KEPT, BEFORE):
+        tensors, number = context.state.array_records.get(key), rounds.get(key)
+        if tensors is None or not isinstance(number, int):
+            continue
+        if counted is None or number <= counted:
+            return Kept(number, unflatten(from_record(tensors)))
+    return None
 
 
-def save_kept(context: Context, kept: Kept | None) -> None:
-    if kept is not None:
-        context.state[KEPT] = to_record(flatten(kept.extras))
-        context.state[ROUND] = ConfigRecord({"round": kept.round})
+def save_kept(context: Context, before: Kept | None, kept: Kept | None) -> None:
+    """Keep what came of a round, and what it began with. What is not finite is not kept."""
+    if kept is None or first_not_finite(flatten(kept.extras), {}) is not None:
+        return
+    rounds = {}
+    for key, state in ((KEPT, kept), (BEFORE, before)):
+        if state is None:
+            context.state.pop(key, None)
+        else:
+            context.state[key] = to_record(flatten(state.extras))
+            rounds[key] = state.round
+    context.state[ROUNDS] = ConfigRecord(dict(rounds))
 
 
 def load_model(context: Context) -> Tensors | None:
@@ -37,7 +53,7 @@ def save_model(context: Context, model: Tensors) -> None:
 
 
 def state_bytes(context: Context) -> int:
-    """Bytes of what the method keeps. The model of the cross-silo form is not counted, nor does
-    the simulator count it: any client of a silo may have kept it for itself."""
+    """Bytes of what the method keeps, as the simulator counts them: without the state before, and
+    without the model of the cross-silo form."""
     record = context.state.array_records.get(KEPT)
     return 0 if record is None else nbytes(from_record(record))

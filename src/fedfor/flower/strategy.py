@@ -35,6 +35,7 @@ from .replies import (
 from .wire import (
     ALGORITHM,
     ARRAYS,
+    COUNTED,
     DIFFERENCE,
     EXAMPLES,
     EXTRAS,
@@ -43,6 +44,8 @@ from .wire import (
     ROUND,
     as_text,
 )
+
+NO_ANSWER = "no answer in time"
 
 Form = Literal["cross-device", "cross-silo"]
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
@@ -126,6 +129,7 @@ class Strategy(FedAvg):
         self._before: Tensors = {}
         self._last_model: Tensors = {}
         self._has_last_model: set[int] = set()
+        self._counted: dict[int, int] = {}
         self._asked: dict[int, Message] = {}
         self._account: Account | None = None
         self._state_bytes: dict[int, int] = {}
@@ -252,7 +256,7 @@ class Strategy(FedAvg):
         account, replies = self._account, list(replies)
         account.came_up(replies)
         good, bad = self._read(replies)
-        bad += [Rejected(n, "no answer in time") for n in self._silent(replies)]
+        bad += [Rejected(n, NO_ANSWER) for n in self._silent(replies)]
         self._tell("aggregate_train", len(good), bad)
         account.rejected += bad
         needed = self.min_replies or -(-len(self._asked) // 2)
@@ -270,6 +274,7 @@ class Strategy(FedAvg):
             return None, None
         self._before, self._last_model = before, account.sent.model
         self._has_last_model = {one.node for one in good}
+        self._counted |= dict.fromkeys(self._has_last_model, account.sent.round)
         self._state_bytes |= {r.node: r.about.state_bytes for r in good if r.about}
         record = account.record(good, self._state_bytes) | {"disagreement": disagreement}
         self.records.append(record)
@@ -280,6 +285,7 @@ class Strategy(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         self.adopt(arrays)
+        self._asked = {}
         if self.fraction_evaluate == 0.0:
             return []
         nodes, total = self._sample(
@@ -305,13 +311,14 @@ class Strategy(FedAvg):
         if not self._asked:
             return None
         good: list[Tested] = []
-        bad: list[Rejected] = []
+        replies = list(replies)
+        bad = [Rejected(n, NO_ANSWER) for n in self._silent(replies)]
         for message in replies:
             node = self._node_of(message)
             try:
                 good.append(read_test(message, node))
             except BadReplyError as error:
-                bad.append(Rejected(node, str(error)))
+                bad.append(Rejected(node, error.why))
         self._tell("aggregate_evaluate", len(good), bad)
         if not good:
             return None
@@ -383,7 +390,15 @@ class Strategy(FedAvg):
     def _messages(
         self, nodes: Iterable[int], content: RecordDict, kind: str = MessageType.TRAIN
     ) -> list[Message]:
-        return list(self._construct_messages(content, list(nodes), kind))
+        return [Message(self._for_node(n, content), n, kind) for n in nodes]
+
+    def _for_node(self, node: int, content: RecordDict) -> RecordDict:
+        """Clients that keep state must know which of it stands."""
+        if self.algorithm.stateless:
+            return content
+        told = {**content.config_records[self.configrecord_key]}
+        config = ConfigRecord({**told, COUNTED: self._counted.get(node, 0)})
+        return RecordDict({**content, self.configrecord_key: config})
 
     def _sends(self, messages: list[Message]) -> list[Message]:
         assert self._account is not None
@@ -395,8 +410,8 @@ class Strategy(FedAvg):
         self, grid: Grid, purpose: str, attempt: int, fraction: float, least: int
     ) -> tuple[list[int], int]:
         """Nodes drawn by the seed, once enough are connected; and how many there are."""
-        count = max(int(len(list(grid.get_node_ids())) * fraction), least)
-        _, connected = sample_nodes(grid, self.min_available_nodes, count)
+        _, connected = sample_nodes(grid, self.min_available_nodes, least)  # waits for them
+        count = max(int(len(connected) * fraction), least)
         bits = entropy(self.seed, f"nodes to {purpose}", self.server.round + 1, attempt)
         return sorted(random.Random(bits).sample(sorted(connected), count)), len(connected)
 
@@ -424,7 +439,7 @@ class Strategy(FedAvg):
                     raise BadReplyError("it has answered already")
                 good[node] = read_reply(message, node, self._account.sent, up, self.max_norm)
             except BadReplyError as error:
-                bad.append(Rejected(node, str(error)))
+                bad.append(Rejected(node, error.why))
         return list(good.values()), bad
 
     def _tell(self, where: str, good: int, bad: Sequence[Rejected]) -> None:

@@ -36,7 +36,8 @@ KEEP = "fedfor-keep"
 """Whether the client is to keep the model for the next difference."""
 FINGERPRINT = "fedfor-fingerprint"
 """Of the model that comes out of the difference."""
-OURS = (ROUND, ALGORITHM, KEEP, FINGERPRINT)
+COUNTED = "fedfor-counted"
+"""The last round in which this client's reply was used; what it kept from a later one is void."""
 
 
 @dataclass(frozen=True)
