@@ -131,7 +131,7 @@ FAULTS = {
     no_metrics: "it holds 0 MetricRecords, expected one",
     no_examples: "'num-examples' is 0, expected a whole number from 1 on",
     late: r"it answers round 7, not \d",
-    error: "error from the client: out of memory",
+    error: "error in its place: out of memory",
 }
 
 
@@ -197,7 +197,7 @@ def test_what_the_superlink_says_of_a_lost_node_is_told_of_that_node() -> None:
     grid.tamper = gone
     strategy = strategy_for(CLIENTS)
     strategy.start(grid, num_rounds=1)
-    why = "error from the client: Node Unavailable"
+    why = "error in its place: Node Unavailable"
     assert strategy.records[0]["rejected"] == [{"node": "104", "why": why}]
 
 

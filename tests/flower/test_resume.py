@@ -9,7 +9,7 @@ import pytest
 import torch
 from flwr.app import Message, MetricRecord
 
-import fedfor
+from fedfor import __version__ as version
 from fedfor.errors import FolderError
 from fedfor.experiments.folder import RunFolder
 from fedfor.flower import Strategy
@@ -151,8 +151,10 @@ def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
     strategy_in(tmp_path / "run").start(grid, num_rounds=1)
 
 
-def test_the_folder_is_a_runs(tmp_path: Path) -> None:
+def test_the_folder_is_a_runs(tmp_path: Path, fedfor: Cli) -> None:
     """Records and summary are the simulator's, and what a server tests itself is in them."""
+    fedfor("run", "prior-shift", "--set", "rounds=1", "--out", tmp_path / "sim")
+    simulated = RunFolder(tmp_path / "sim")
     strategy = strategy_in(tmp_path / "run", fraction_evaluate=0)
     strategy.start(
         federation(),
@@ -165,7 +167,9 @@ def test_the_folder_is_a_runs(tmp_path: Path) -> None:
     assert summary is not None
     assert (summary["best"], summary["best_half"]) == (0.4, 0.2)
     assert summary["rejected"] == 0
+    assert (simulated.summary() or {}).keys() - summary.keys() == {"rounds_to_target"}  # not set
+    assert simulated.records()[0].keys() <= records[0].keys()
     assert summary["up"] == sum(r["up"] for r in records)
     environment = json.loads((tmp_path / "run/environment.json").read_text())
     assert environment["engine"] == "flower"
-    assert environment["fedfor"] == fedfor.__version__
+    assert environment["fedfor"] == version

@@ -88,7 +88,7 @@ def read_reply(
 
 def content_of(message: Message) -> RecordDict:
     if message.has_error():
-        raise BadReplyError(f"error from the client: {message.error.reason or 'no reason given'}")
+        raise BadReplyError(f"error in its place: {message.error.reason or 'no reason given'}")
     if not message.has_content():
         raise BadReplyError("it is empty")
     if len(message.content.metric_records) != 1:
