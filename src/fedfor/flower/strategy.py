@@ -4,22 +4,23 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import get_args
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 from flwr.supercore import log
 from torch import nn
 
+from .. import protocol
 from ..algorithms import Algorithm, ClientOpt, settings
 from ..errors import ConfigError, require_choice, require_number, require_whole
 from ..protocol import Server
 from ..randomness import entropy
-from ..tensors import Extras, Tensors, flatten
-from . import silo
+from ..tensors import Extras, Tensors
 from .account import Account, Record, scores
+from .outbox import Form, Outbox
 from .records import WireError, from_record, to_record
 from .replies import (
     BadReplyError,
@@ -32,22 +33,10 @@ from .replies import (
     read_reply,
     read_test,
 )
-from .wire import (
-    ALGORITHM,
-    ARRAYS,
-    COUNTED,
-    DIFFERENCE,
-    EXAMPLES,
-    EXTRAS,
-    FINGERPRINT,
-    KEEP,
-    ROUND,
-    as_text,
-)
+from .wire import ARRAYS, EXAMPLES
 
 NO_ANSWER = "no answer in time"
 
-Form = Literal["cross-device", "cross-silo"]
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
 
@@ -127,10 +116,7 @@ class Strategy(FedAvg):
         self._population_known = population is not None
         self._given: ArrayRecord | None = None
         self._before: Tensors = {}
-        self._last_model: Tensors = {}
-        self._has_last_model: set[int] = set()
-        self._counted: dict[int, int] = {}
-        self._asked: dict[int, Message] = {}
+        self._outbox = Outbox(self.algorithm, form, self.configrecord_key)
         self._account: Account | None = None
         self._state_bytes: dict[int, int] = {}
 
@@ -231,22 +217,22 @@ class Strategy(FedAvg):
         log(INFO, "configure_train: Sampled %s nodes (out of %s)", len(nodes), total)
         if not self._population_known:
             self.server.population, self._population_known = total, True
-        self._config = ConfigRecord({**config, "server-round": server_round, **self._keys()})
-        whole = [n for n in nodes if self.form == "cross-device" or not self._can_have(n)]
-        messages = self._messages(whole, self._whole_content())
-        if len(whole) < len(nodes):
-            rest = [n for n in nodes if n not in whole]
-            messages += self._messages(rest, self._difference_content())
-        self._asked = {}
-        return self._sends(messages)
+        told = ConfigRecord({**config, "server-round": server_round})
+        messages = self._outbox.train(sent, nodes, told)
+        self._account.went_down(messages, self._outbox.has_last_model)
+        return messages
 
     def whole_models(self, replies: Sequence[Message]) -> list[Message]:
         """Messages for those clients that have lost the model a difference belongs to."""
-        nodes = [self._node_of(r) for r in replies if needs_model(r)]
+        nodes = [self._outbox.node_of(r) for r in replies if needs_model(r)]
+        if not nodes or self._account is None:
+            return []
         for node in nodes:
             log(INFO, "\t> Node %d has not got the last model and gets all of it", node)
-        self._has_last_model -= set(nodes)
-        return self._sends(self._messages(nodes, self._whole_content())) if nodes else []
+        self._outbox.has_last_model -= set(nodes)
+        messages = self._outbox.whole(self._account.sent, nodes)
+        self._account.went_down(messages, self._outbox.has_last_model)
+        return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -255,11 +241,10 @@ class Strategy(FedAvg):
             raise ConfigError("aggregate_train was called before configure_train")
         account, replies = self._account, list(replies)
         account.came_up(replies)
-        good, bad = self._read(replies)
-        bad += [Rejected(n, NO_ANSWER) for n in self._silent(replies)]
+        good, bad = self._read(replies, account.sent)
         self._tell("aggregate_train", len(good), bad)
         account.rejected += bad
-        needed = self.min_replies or -(-len(self._asked) // 2)
+        needed = self.min_replies or -(-len(self._outbox.asked) // 2)
         if len(good) < max(1, needed):
             return None, None
         good = in_order(good)
@@ -272,9 +257,8 @@ class Strategy(FedAvg):
             self.server.load_state(account.sent.round - 1, state)
             log(WARNING, "aggregate_train: the mean of the replies is not finite")
             return None, None
-        self._before, self._last_model = before, account.sent.model
-        self._has_last_model = {one.node for one in good}
-        self._counted |= dict.fromkeys(self._has_last_model, account.sent.round)
+        self._before = before
+        self._outbox.used(account.sent, (one.node for one in good))
         self._state_bytes |= {r.node: r.about.state_bytes for r in good if r.about}
         record = account.record(good, self._state_bytes) | {"disagreement": disagreement}
         self.records.append(record)
@@ -285,36 +269,26 @@ class Strategy(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         self.adopt(arrays)
-        self._asked = {}
+        self._outbox.asked = {}
         if self.fraction_evaluate == 0.0:
             return []
         nodes, total = self._sample(
             grid, "evaluate", 1, self.fraction_evaluate, self.min_evaluate_nodes
         )
         log(INFO, "configure_evaluate: Sampled %s nodes (out of %s)", len(nodes), total)
-        keys: dict[str, Any] = {ROUND: self.server.round, ALGORITHM: self._text}
-        content = RecordDict(
-            {
-                ARRAYS: to_record(self.server.model),
-                self.configrecord_key: ConfigRecord(
-                    {**config, "server-round": server_round, **keys}
-                ),
-            }
-        )
-        messages = self._messages(nodes, content, MessageType.EVALUATE)
-        self._asked = {m.metadata.dst_node_id: m for m in messages}
-        return messages
+        told = ConfigRecord({**config, "server-round": server_round})
+        return self._outbox.evaluate(self.server.round, self.server.model, nodes, told)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        if not self._asked:
+        if not self._outbox.asked:
             return None
         good: list[Tested] = []
         replies = list(replies)
-        bad = [Rejected(n, NO_ANSWER) for n in self._silent(replies)]
+        bad = [Rejected(n, NO_ANSWER) for n in self._outbox.silent(replies)]
         for message in replies:
-            node = self._node_of(message)
+            node = self._outbox.node_of(message)
             try:
                 good.append(read_test(message, node))
             except BadReplyError as error:
@@ -354,58 +328,6 @@ class Strategy(FedAvg):
 
     # Its parts
 
-    @property
-    def _text(self) -> str:
-        return as_text(self.algorithm)
-
-    def _keys(self) -> dict[str, Any]:
-        keeps = self.form == "cross-silo" and self.algorithm.client.difference is not None
-        return {ROUND: self.server.round + 1, ALGORITHM: self._text, KEEP: keeps}
-
-    def _can_have(self, node: int) -> bool:
-        """Whether a node should still have the model before this one."""
-        return self.algorithm.client.difference is not None and node in self._has_last_model
-
-    def _whole_content(self) -> RecordDict:
-        assert self._account is not None
-        sent = self._account.sent
-        records: dict[str, Any] = {ARRAYS: to_record(sent.model)}
-        if sent.sent:
-            records[EXTRAS] = to_record(flatten(sent.sent))
-        return RecordDict({**records, self.configrecord_key: self._config})
-
-    def _difference_content(self) -> RecordDict:
-        assert self._account is not None
-        sent = self._account.sent
-        others = {e: ts for e, ts in sent.sent.items() if e != sent.difference}
-        records: dict[str, Any] = {
-            ARRAYS: ArrayRecord(),  # so that no mod takes the difference for the model
-            DIFFERENCE: to_record(silo.difference(self._last_model, sent.model)),
-        }
-        if others:
-            records[EXTRAS] = to_record(flatten(others))
-        told = {**self._config, FINGERPRINT: silo.fingerprint(sent.model)}
-        return RecordDict({**records, self.configrecord_key: ConfigRecord(told)})
-
-    def _messages(
-        self, nodes: Iterable[int], content: RecordDict, kind: str = MessageType.TRAIN
-    ) -> list[Message]:
-        return [Message(self._for_node(n, content), n, kind) for n in nodes]
-
-    def _for_node(self, node: int, content: RecordDict) -> RecordDict:
-        """Clients that keep state must know which of it stands."""
-        if self.algorithm.stateless:
-            return content
-        told = {**content.config_records[self.configrecord_key]}
-        config = ConfigRecord({**told, COUNTED: self._counted.get(node, 0)})
-        return RecordDict({**content, self.configrecord_key: config})
-
-    def _sends(self, messages: list[Message]) -> list[Message]:
-        assert self._account is not None
-        self._account.went_down(messages, self._has_last_model)
-        self._asked |= {m.metadata.dst_node_id: m for m in messages}
-        return messages
-
     def _sample(
         self, grid: Grid, purpose: str, attempt: int, fraction: float, least: int
     ) -> tuple[list[int], int]:
@@ -415,29 +337,20 @@ class Strategy(FedAvg):
         bits = entropy(self.seed, f"nodes to {purpose}", self.server.round + 1, attempt)
         return sorted(random.Random(bits).sample(sorted(connected), count)), len(connected)
 
-    def _node_of(self, reply: Message) -> int:
-        """Who answers. Of a node that is gone, the SuperLink answers in its place."""
-        if reply.metadata.src_node_id in self._asked:
-            return reply.metadata.src_node_id
-        by_id = {m.metadata.message_id: node for node, m in self._asked.items()}
-        return by_id.get(reply.metadata.reply_to_message_id, reply.metadata.src_node_id)
-
-    def _silent(self, replies: Iterable[Message]) -> list[int]:
-        return sorted(self._asked.keys() - {self._node_of(r) for r in replies})
-
-    def _read(self, replies: Iterable[Message]) -> tuple[list[GoodReply], list[Rejected]]:
-        assert self._account is not None
+    def _read(
+        self, replies: Sequence[Message], sent: protocol.Message
+    ) -> tuple[list[GoodReply], list[Rejected]]:
         good: dict[int, GoodReply] = {}
-        bad: list[Rejected] = []
+        bad = [Rejected(n, NO_ANSWER) for n in self._outbox.silent(replies)]
         up = self.algorithm.client.up
         for message in replies:
-            node = self._node_of(message)
+            node = self._outbox.node_of(message)
             try:
-                if node not in self._asked:
+                if node not in self._outbox.asked:
                     raise BadReplyError("it was not asked")
                 if node in good:
                     raise BadReplyError("it has answered already")
-                good[node] = read_reply(message, node, self._account.sent, up, self.max_norm)
+                good[node] = read_reply(message, node, sent, up, self.max_norm)
             except BadReplyError as error:
                 bad.append(Rejected(node, error.why))
         return list(good.values()), bad
@@ -448,6 +361,6 @@ class Strategy(FedAvg):
             log(WARNING, "\t> Rejected the reply of node %d: %s", one.node, one.why)
 
     def _lr(self, good: Sequence[GoodReply]) -> float:
-        """The clients' learning rate, for ServerOpts that want it."""
+        """The clients' learning rate, for SlowMo. Any will do as long as it does not change."""
         rates = [one.about.lr for one in good if one.about is not None]
         return sum(rates) / len(rates) if rates else 1.0
