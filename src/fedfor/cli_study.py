@@ -124,7 +124,8 @@ def _saved(results: "Results", path: Path) -> "Results":
 
 def show_table(
     results: Annotated[
-        list[Path], typer.Argument(help="Result files, or folders of 'fedfor reproduce'.")
+        list[Path],
+        typer.Argument(help="Result files or folders of 'fedfor reproduce', or folders of runs."),
     ],
     against: Annotated[
         str | None, typer.Option(help="'paper': its numbers beside ours, and the difference.")
@@ -140,7 +141,7 @@ def show_table(
         Path | None, typer.Option(help="Draw a picture into this file instead.")
     ] = None,
 ) -> None:
-    """Print the table of a reproduced experiment.
+    """Print the table of a reproduced experiment, or of runs, simulated or on Flower.
 
     Means over seeds with the deviation; differences are in units of the joint deviation of both.
 
@@ -149,14 +150,21 @@ def show_table(
       fedfor table results/prior-shift.json --against paper
       fedfor table results/prior-shift.json --against paper --gain-over FedAvg
       fedfor table runs/digits --format latex
+      fedfor table runs/simulated /srv/federation/run
     """
     from .paper.results import load_results
     from .report.paper_table import FORMS, paper_table
+    from .report.runs import are_runs, runs_table
 
     if form not in FORMS:
         raise ConfigError(f"--format {form}: it must be one of {', '.join(FORMS)}")
     if against not in (None, "paper"):
         raise ConfigError(f"--against {against}: only the paper's numbers are known, say: paper")
+    if are_runs(results):
+        if any((against, gain_over, metrics, figure)) or form != "markdown":
+            raise ConfigError("options of 'fedfor table' are for results of 'fedfor reproduce'")
+        typer.echo(runs_table(results), nl=False)
+        return
     loaded = load_results(results)
     if figure is not None:
         if gain_over is not None or metrics is not None or form != "markdown":

@@ -39,21 +39,28 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "known are:") -> s
 
 
 def require_number(
-    owner: str, setting: str, value: object, *, above: float = -math.inf, least: float = -math.inf
+    owner: str,
+    setting: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
 ) -> None:
-    """Refuse a setting that is no finite number greater than `above` and at least `least`."""
+    """Refuse a setting that is no finite number greater than `above`, from `least` to `most`."""
     bound = f"greater than {above:g}" if above > -math.inf else f"{least:g} or more"
+    bound += f", at most {most:g}" if most < math.inf else ""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ConfigError(f"{owner}: {setting} must be a finite number, {bound} (got {value!r})")
-    if value <= above or value < least:
+    if value <= above or not least <= value <= most:
         raise ConfigError(f"{owner}: {setting} must be {bound} (got {value:g})")
 
 
-def require_whole(owner: str, setting: str, value: object) -> None:
-    """Refuse a setting that is no whole number of at least 1."""
+def require_whole(owner: str, setting: str, value: object, *, least: int = 1) -> None:
+    """Refuse a setting that is no whole number of at least so much."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{owner}: {setting} must be a whole number (got {value!r})")
-    require_number(owner, setting, value, least=1)
+    require_number(owner, setting, value, least=least)
 
 
 def require_choice(owner: str, setting: str, value: object, choices: Iterable[str]) -> None:

@@ -39,6 +39,8 @@ class InProcessGrid(Grid):
             100 + k: Context(1, 100 + k, {"partition-id": k}, RecordDict(), run_config or {})
             for k in range(nodes)
         }
+        self.rearrange: Callable[[list[Message]], list[Message]] = lambda replies: replies
+        """In place of the order in which nodes answer."""
         self.asked: list[Message] = []
         self.replies: list[Message] = []
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -67,6 +69,7 @@ class InProcessGrid(Grid):
             changed = self.tamper(node, reply)
             if changed is not None:
                 replies.append(over_the_wire(changed))
+        replies = self.rearrange(replies)
         self.replies += replies
         return replies
 

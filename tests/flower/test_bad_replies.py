@@ -4,6 +4,7 @@ import logging
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from flwr.app import (
     MetricRecord,
     RecordDict,
 )
+from flwr.clientapp import ClientApp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 import fedfor
 from fedfor.data.population import Partition
@@ -126,7 +129,7 @@ FAULTS = {
     of_text: r"'.*' holds <U1, which are no numbers of a model",
     of_whole_numbers: r"'.*' holds int64, expected torch.float32",
     cut_short: r"'.*' has \d+ bytes for \(.*\) numbers of float32",
-    far_away: r"its update has a norm of .*, more than 100",
+    far_away: r"parameters: a change of norm .*, more than 100",
     two_records: "it holds 2 ArrayRecords, expected one",
     no_metrics: "it holds 0 MetricRecords, expected one",
     no_examples: "'num-examples' is 0, expected a whole number from 1 on",
@@ -233,8 +236,8 @@ def test_a_run_that_cannot_go_on_stops_with_its_checkpoint(tmp_path: Path) -> No
     grid.tamper = broken_later
     strategy = strategy_for(CLIENTS, folder=tmp_path / "run", retries=1)
     sentence = (
-        r"round 3 had too few good replies in 2 attempts \(.*node 10\d: model: NaN or inf.*\); "
-        r"the 2 rounds before it are in .*run: mend the clients and start it again"
+        r"round 3: too few good replies in 2 attempts \(0 of 5 replies were good, 3 are needed; "
+        r".*node 10\d: model: NaN or inf.*\); the 2 rounds before it are in .*run: mend it and"
     )
     with pytest.raises(FederationError, match=sentence):
         strategy.start(grid, num_rounds=4)
@@ -248,8 +251,234 @@ def test_a_run_that_cannot_go_on_stops_with_its_checkpoint(tmp_path: Path) -> No
     assert len(healthy.asked) == 2 * CLIENTS
 
 
+@pytest.mark.parametrize("fill", [-math.inf, torch.finfo(torch.float32).min])
+def test_masks_in_buffers_are_no_trouble(fill: float) -> None:
+    """What is infinite in the model from the start, or only in a sum, is no sign of a bad reply."""
+
+    def masked() -> nn.Module:
+        model = new_model()
+        model.register_buffer("mask", torch.triu(torch.full((3, 3), fill), 1))
+        return model
+
+    people, app = population(2), ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        data = people.samples(int(context.node_config["partition-id"]), 1)
+        options = {"training": TRAINING, "seed": SEED}
+        return fedfor.flower.train(message, context, masked(), data, **options)  # type: ignore[arg-type]
+
+    strategy = Strategy("fedfor", masked(), fraction_evaluate=0, max_norm=100)
+    got = strategy.start(InProcessGrid(app, 2), num_rounds=2).arrays.to_torch_state_dict()
+    history = fedfor.simulate(
+        "fedfor",
+        people,
+        masked(),
+        rounds=2,
+        cohort=2,
+        seed=SEED,
+        training=TRAINING,
+        engine="serial",
+    )
+    assert all(torch.equal(got[n], t) for n, t in history.model.state_dict().items())
+
+
+def without_the_last(algorithm: str = "fedfor", **options: object) -> dict[str, torch.Tensor]:
+    """Two rounds of a federation whose last node never answers."""
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+    grid.tamper = lambda node, reply: None if node == 104 else reply
+    return run_two(grid, algorithm, **options).server.model
+
+
+def run_two(grid: InProcessGrid, algorithm: str = "fedfor", **options: object) -> Strategy:
+    given = {"min_available_nodes": CLIENTS, "min_train_nodes": CLIENTS, "fraction_evaluate": 0}
+    strategy = Strategy(algorithm, new_model(), **(given | options))  # type: ignore[arg-type]
+    strategy.start(grid, num_rounds=2)
+    return strategy
+
+
+def huge(reply: Message) -> Message:
+    arrays = reply.content.array_records["arrays"].to_torch_state_dict()
+    return changed(reply, **{n: Array(torch.full_like(t, 3e38)) for n, t in arrays.items()})
+
+
+def test_who_makes_the_model_infinite_is_left_out() -> None:
+    """Each number is finite, but not what FedAdam makes of its square."""
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+    grid.tamper = lambda node, reply: huge(reply) if node == 104 else reply
+    strategy = run_two(grid, "fedadam")
+    for record in strategy.records:
+        (rejected,) = record["rejected"]
+        assert rejected["node"] == "104"
+        assert "the model would not be finite" in rejected["why"]
+    expected = without_the_last("fedadam")
+    assert all(torch.equal(strategy.server.model[n], t) for n, t in expected.items())
+
+
+def test_a_claimed_learning_rate_does_not_move_the_others() -> None:
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+    plain = run_two(InProcessGrid(client_app(CLIENTS), CLIENTS), "slowmo")
+
+    def claims(node: int, reply: Message) -> Message:
+        if node == 104:
+            told = {**reply.content["fedfor"], "lr": 1e300}
+            reply.content["fedfor"] = ConfigRecord(told)  # type: ignore[arg-type]
+        return reply
+
+    grid.tamper = claims
+    got = run_two(grid, "slowmo").server.model
+    assert all(torch.equal(got[n], t) for n, t in plain.server.model.items())
+
+
+def test_a_client_without_fedfor_is_not_taken_for_one_with_it() -> None:
+    def stock(node: int, reply: Message) -> Message:
+        del reply.content["fedfor"]
+        return reply
+
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+    grid.tamper = stock
+    strategy = run_two(grid, "fedadam")  # whose clients do what FedAvg's do
+    assert [r["clients"] for r in strategy.records] == [CLIENTS] * 2
+    assert "local_steps" not in strategy.records[0]
+    with pytest.raises(FederationError, match="it was trained without fedfor: the client uses"):
+        run_two(grid, "fedfor", retries=0)
+
+
+@pytest.mark.parametrize(
+    ("what", "algorithm", "bound"),
+    [
+        ("running_var", "fedavg", 1e6),
+        ("control_change/", "scaffold", {"control_change": 1e9, "parameters": 1e9}),
+    ],
+)
+def test_bounds_for_all_that_goes_up(what: str, algorithm: str, bound: Any) -> None:
+    def far(node: int, reply: Message) -> Message:
+        record = reply.content.array_records["arrays"]
+        name = next(n for n in record if what in n)
+        big = torch.full_like(torch.from_numpy(record[name].numpy()), -1e30)
+        return changed(reply, **{name: Array(big)}) if node == 104 else reply
+
+    grid = InProcessGrid(client_app(CLIENTS, "cnn-bn"), CLIENTS)
+    grid.tamper = far
+    strategy = Strategy(
+        algorithm,
+        new_model("cnn-bn"),
+        max_norm=bound,
+        min_train_nodes=CLIENTS,
+        fraction_evaluate=0,
+    )
+    strategy.start(grid, num_rounds=1)
+    (rejected,) = strategy.records[0]["rejected"]
+    assert rejected["node"] == "104"
+    assert "a change of norm" in rejected["why"]
+
+
+def test_a_bound_for_nothing_gets_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="Strategy: max_norm cannot be 'contrl'"):
+        Strategy("scaffold", new_model(), max_norm={"contrl": 1.0})
+
+
+def test_the_order_of_answers_does_not_matter_and_each_counts_once() -> None:
+    plain = run_two(InProcessGrid(client_app(CLIENTS), CLIENTS))
+    for rearrange in (
+        lambda replies: replies[::-1],
+        lambda replies: [*replies, *replies[:2]],
+        lambda replies: [*replies, _from_a_stranger(replies[0])],
+    ):
+        grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+        grid.rearrange = rearrange  # type: ignore[assignment]
+        strategy = run_two(grid)
+        for name, tensor in plain.server.model.items():
+            assert torch.equal(strategy.server.model[name], tensor)
+        reasons = {r["why"] for r in strategy.records[0]["rejected"]}
+        assert reasons <= {"it has answered already", "it was not asked"}
+        assert len(strategy.records[0]["rejected"]) == len(grid.replies) // 2 - CLIENTS
+
+
+def _from_a_stranger(reply: Message) -> Message:
+    asked = Message(RecordDict(), 999, reply.metadata.message_type)
+    return Message(reply.content, reply_to=asked)
+
+
+def test_a_node_that_leaves_for_good() -> None:
+    """The others go on without it, as long as there are enough of them."""
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+
+    def leave(node: int, reply: Message) -> Message:
+        if len(grid.asked) == CLIENTS:  # at the end of the first round
+            del grid.contexts[104]
+        return reply
+
+    grid.tamper = leave
+    strategy = run_two(grid, patience=0)
+    assert [r["clients"] for r in strategy.records] == [CLIENTS, CLIENTS - 1]
+    assert strategy.records[1]["rejected"] == []
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+    grid.tamper = leave
+    sentence = "round 2: 4 nodes are connected, and 5 are needed; waited 0 s for the others"
+    with pytest.raises(FederationError, match=sentence):
+        run_two(grid, patience=0, min_replies=5)
+
+
+@pytest.mark.parametrize("accuracy", [math.nan, 1e300, -1.0, [0.5, 0.5]])
+def test_a_bad_evaluation_is_named_and_left_out(
+    accuracy: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = InProcessGrid(client_app(3), 3)
+
+    def boast(node: int, reply: Message) -> Message:
+        if node == 102 and "accuracy" in reply.content["metrics"]:
+            told = {**reply.content["metrics"], "accuracy": accuracy}
+            reply.content["metrics"] = MetricRecord(told)  # type: ignore[arg-type]
+        return reply
+
+    grid.tamper = boast
+    strategy = Strategy("fedfor", new_model(), min_train_nodes=3)
+    result = strategy.start(grid, num_rounds=1)
+    honest = Strategy("fedfor", new_model(), min_train_nodes=3)
+    honest.start(InProcessGrid(client_app(3), 3), num_rounds=1)
+    assert strategy.records[0]["accuracy"] == pytest.approx(honest.records[0]["accuracy"])
+    assert result.evaluate_metrics_clientapp[1]["accuracy"] == strategy.records[0]["accuracy"]
+    assert "Rejected the reply of node 102: its accuracy is" in caplog.text
+
+
+def test_only_who_was_sent_a_difference_may_ask_for_the_model() -> None:
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+
+    def greedy(node: int, reply: Message) -> Message:
+        if node == 104:
+            reply.content["fedfor"] = ConfigRecord({"needs-model": True})
+        return reply
+
+    grid.tamper = greedy
+    run_two(grid)
+    assert len(grid.asked) == 2 * CLIENTS
+
+
+def test_what_others_write_is_cut_and_printable() -> None:
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+    text = "\x1b[2J" + "x" * 10_000 + "\nERROR: all is lost"
+    grid.tamper = lambda node, reply: (
+        changed(reply, **{text: Array(np.zeros(1))}) if node == 104 else reply
+    )
+    why = run_two(grid).records[0]["rejected"][0]["why"]
+    assert len(why) <= 300
+    assert why.isprintable()
+
+
 def test_settings_that_cannot_be_get_a_sentence() -> None:
-    for options in ({"form": "silo"}, {"min_replies": 0}, {"max_norm": -1}, {"fraction_train": 0}):
+    for options in (
+        {"form": "silo"},
+        {"min_replies": 0},
+        {"max_norm": -1},
+        {"fraction_train": 0},
+        {"fraction_train": 2},
+        {"fraction_evaluate": 2},
+        {"fraction_evaluate": -1},
+        {"retries": 1.5},
+        {"patience": -1},
+        {"checkpoint_every": 0},
+    ):
         with pytest.raises(ConfigError, match=f"Strategy: {next(iter(options))}"):
             strategy_for(2, **options)  # type: ignore[arg-type]
 
@@ -303,7 +532,14 @@ ARRAYS = st.one_of(
     ),
 )
 PARAMETERS = list(new_model().state_dict())
-ARRAY_RECORDS = st.dictionaries(st.sampled_from([*PARAMETERS, "x", "direction/x"]), ARRAYS)
+BROKEN = [
+    Array(torch.full_like(t, x))
+    for t in new_model().state_dict().values()
+    for x in (math.inf, math.nan)
+]
+ARRAY_RECORDS = st.dictionaries(
+    st.sampled_from([*PARAMETERS, "x", "direction/x"]), ARRAYS | st.sampled_from(BROKEN)
+)
 METRICS = st.dictionaries(KEYS, st.one_of(NUMBERS, st.lists(st.floats(), max_size=3)))
 CONFIGS = st.dictionaries(
     KEYS, st.one_of(NUMBERS, st.text(max_size=9), st.booleans(), st.binary(max_size=9))
@@ -334,6 +570,7 @@ def test_fuzzed_replies_change_nothing(content: RecordDict, around_a_good_one: b
     (record,) = strategy.records
     if record["clients"] == 1:
         assert [r["node"] for r in record["rejected"]] == ["101"]
+        assert 0 <= record["accuracy"] <= 1
         assert all(torch.equal(got[n], t) for n, t in ALONE.items())
     else:  # only what the server does not read was replaced
         assert around_a_good_one

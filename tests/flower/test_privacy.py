@@ -22,11 +22,20 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
 )
 
-from fedfor.errors import ConfigError
+from fedfor.errors import ConfigError, FolderError
 from fedfor.flower import FederationError, Strategy, plain_messages, start
 
 from .app import client_app, new_model
 from .grid import InProcessGrid
+from .test_bad_replies import (
+    cut_short,
+    error,
+    no_metrics,
+    of_text,
+    of_wrong_shape,
+    with_nan,
+    without_one,
+)
 
 NODES, ROUNDS = 3, 3
 
@@ -139,7 +148,7 @@ def test_a_mod_that_is_not_told_of_the_extras_says_so() -> None:
         strategy = DifferentialPrivacyClientSideFixedClipping(
             inner(form=form, retries=0), 0.0, 1.0, NODES
         )
-        with pytest.raises(FederationError, match="round 2 had too few good replies"):
+        with pytest.raises(FederationError, match="round 2: too few good replies"):
             start(strategy, grid, num_rounds=2)
         assert "expects exactly one ArrayRecord" in grid.replies[-1].error.reason
 
@@ -156,6 +165,65 @@ def test_adaptive_clipping(wrapper: Any, mods: list[Any]) -> None:
     strategy = inner()
     start(wrapper(strategy, 0.1, NODES), grid, num_rounds=ROUNDS)
     assert [r["clients"] for r in strategy.records] == [NODES] * ROUNDS
+
+
+WRAPPERS: dict[str, tuple[Any, tuple[float, ...], list[Any]]] = {
+    "server": (DifferentialPrivacyServerSideFixedClipping, (1.0, 0.5), []),
+    "client": (
+        DifferentialPrivacyClientSideFixedClipping,
+        (1.0, 0.5),
+        [plain_messages, fixedclipping_mod],
+    ),
+    "server, adaptive": (DifferentialPrivacyServerSideAdaptiveClipping, (0.1,), []),
+    "client, adaptive": (
+        DifferentialPrivacyClientSideAdaptiveClipping,
+        (0.1,),
+        [plain_messages, adaptiveclipping_mod],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize(
+    "fault", [error, of_wrong_shape, without_one, of_text, cut_short, with_nan, no_metrics]
+)
+def test_a_bad_reply_does_not_stop_a_private_run(name: str, fault: Any) -> None:
+    wrapper, settings, mods = WRAPPERS[name]
+    grid = InProcessGrid(client_app(NODES, mods=mods), NODES)
+    grid.tamper = lambda node, reply: fault(reply) if node == 102 else reply
+    strategy = inner()
+    wrapped = wrapper(strategy, *settings, NODES)
+    start(wrapped, grid, num_rounds=2)
+    for record in strategy.records:
+        assert record["clients"] == NODES - 1
+        assert [r["node"] for r in record["rejected"]] == ["102"]
+        assert record["attempts"] == 1
+    assert wrapped.num_sampled_clients == NODES
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_noise_is_for_those_that_count(side: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A mean of fewer replies depends more on each of them."""
+    wrapper, mods = SIDES[side]
+    grid = InProcessGrid(client_app(NODES, mods=mods), NODES)
+    grid.tamper = lambda node, reply: with_nan(reply) if node == 102 else reply
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        start(wrapper(inner(), 1.0, 0.6, NODES), grid, num_rounds=1)
+    assert "central DP noise with 0.3000 stdev" in caplog.text  # 0.6/2, not 0.6/3
+
+
+def test_adaptive_clipping_resumes_with_its_norm(tmp_path: Path) -> None:
+    def wrapped() -> Any:
+        strategy = inner(folder=tmp_path / "run")
+        return DifferentialPrivacyServerSideAdaptiveClipping(strategy, 0.1, NODES)
+
+    first, again = wrapped(), wrapped()
+    start(first, InProcessGrid(client_app(NODES), NODES), num_rounds=4)
+    assert first.clipping_norm != again.clipping_norm
+    start(again, InProcessGrid(client_app(NODES), NODES), num_rounds=4)
+    assert again.clipping_norm == first.clipping_norm
+    with pytest.raises(FolderError, match="of one with other wrappers"):
+        inner(folder=tmp_path / "run").start(InProcessGrid(client_app(NODES), NODES), num_rounds=5)
 
 
 def test_mods_that_only_look_change_nothing() -> None:

@@ -1,6 +1,6 @@
 """An algorithm is three independent choices: ClientOpt x ServerOpt x Sharing."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args
 
 from ..errors import require_choice
@@ -15,8 +15,10 @@ Weighting = Literal["uniform", "examples"]
 
 
 def settings(part: ClientOpt | ServerOpt) -> dict[str, Any]:
-    """The hyper-parameters of one part, by name."""
-    return {f.name: getattr(part, f.name) for f in fields(part)}  # type: ignore[arg-type]
+    """The hyper-parameters of one part, by name. One's own need have none, and be no dataclass."""
+    if not is_dataclass(part):
+        return {}
+    return {f.name: getattr(part, f.name) for f in fields(part)}
 
 
 @dataclass(frozen=True)

@@ -178,15 +178,11 @@ class Comparison:
         ]
 
 
-class AlgorithmResult:
-    """The finished runs of one algorithm."""
+class Summaries:
+    """The summaries of one algorithm's finished runs, of so many that were planned."""
 
-    def __init__(self, label: str, runs: Sequence[PlannedRun]) -> None:
-        self.label = label
-        self.planned = len(runs)
-        ended = [(run, s) for run in runs if (s := run.folder.summary()) is not None]
-        self.runs = [run for run, _ in ended]
-        self.summaries = [summary for _, summary in ended]
+    def __init__(self, label: str, summaries: Sequence[dict[str, Any]], planned: int) -> None:
+        self.label, self.summaries, self.planned = label, list(summaries), planned
 
     @property
     def diverged(self) -> int:
@@ -201,6 +197,15 @@ class AlgorithmResult:
     def _spread(self, value: Callable[[dict[str, Any]], float | None]) -> Spread:
         """One value a seed. A run that diverged has none, and so no mean is left to flatter it."""
         return Spread(tuple(None if "diverged" in s else value(s) for s in self.summaries))
+
+
+class AlgorithmResult(Summaries):
+    """The finished runs of one algorithm of a comparison."""
+
+    def __init__(self, label: str, runs: Sequence[PlannedRun]) -> None:
+        ended = [(run, s) for run in runs if (s := run.folder.summary()) is not None]
+        super().__init__(label, [summary for _, summary in ended], len(runs))
+        self.runs = [run for run, _ in ended]
 
     def records(self) -> list[list[Record]]:
         return [run.folder.records() for run in self.runs]

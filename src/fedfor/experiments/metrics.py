@@ -27,7 +27,7 @@ METRICS = (
 
 
 def evaluated(records: Iterable[Record]) -> list[Record]:
-    return [r for r in records if "accuracy" in r]
+    return [r for r in records if r.get("accuracy") is not None]
 
 
 def best_accuracy(records: Iterable[Record], up_to: int) -> float | None:

@@ -12,13 +12,14 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from .client import LocalRound, evaluate, train
-    from .loop import FederationError, start
+    from .loop import start
+    from .nodes import FederationError
     from .receive import NeedsModelError, plain_messages
     from .strategy import Strategy
 
 # Flower starts a process for every message to a client: it need not load the server's side.
 _HOMES = {
-    "FederationError": ".loop",
+    "FederationError": ".nodes",
     "LocalRound": ".client",
     "NeedsModelError": ".receive",
     "Strategy": ".strategy",

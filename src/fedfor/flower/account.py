@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.common.serde import recorddict_to_proto
 
 from .. import protocol
-from ..tensors import extras_nbytes, nbytes
-from .records import nbytes_sent
+from .records import payload
 from .replies import GoodReply, Rejected, Tested
 
 Record = dict[str, Any]
@@ -21,18 +20,23 @@ class Account:
         self.sent, self.in_silos = sent, in_silos
         self.attempts = 0
         self.rejected: list[Rejected] = []
-        self._down = self._down_otherwise = self._wire_down = self._wire_up = 0
+        self._down = self._down_otherwise = self._wire_down = self._up = self._wire_up = 0
 
     def went_down(self, messages: Iterable[Message], has_last_model: set[int]) -> None:
+        known: dict[int, int] = {}  # nodes get the same records, so each is measured once
         for message in messages:
-            self._down += nbytes_sent(message.content.array_records)
-            self._wire_down += _wire_bytes(message.content)
+            self._down += _numbers(message.content)
+            self._wire_down += _wire_bytes(message.content, known)
             has_it = message.metadata.dst_node_id in has_last_model
             in_silo = self.sent.silo_nbytes if has_it else self.sent.nbytes
             self._down_otherwise += self.sent.nbytes if self.in_silos else in_silo
 
     def came_up(self, replies: Iterable[Message]) -> None:
-        self._wire_up += sum(_wire_bytes(r.content) for r in replies if r.has_content())
+        """All of them: those that are rejected have been sent too."""
+        for reply in replies:
+            if reply.has_content():
+                self._up += _numbers(reply.content)
+                self._wire_up += _wire_bytes(reply.content, {})
 
     def record(self, good: Sequence[GoodReply], state: dict[int, int]) -> Record:
         told = [r.about for r in good if r.about is not None]
@@ -42,7 +46,7 @@ class Account:
         record: Record = {
             "round": self.sent.round,
             "clients": len(good),
-            "up": sum(nbytes(r.reply.model) + extras_nbytes(r.reply.extras) for r in good),
+            "up": self._up,
         }
         if len(told) == len(good):
             record["local_steps"] = sum(about.steps for about in told) / len(told)
@@ -63,20 +67,26 @@ class Account:
 
 
 def scores(tests: Sequence[Tested]) -> Record:
-    """As the simulator counts: all sets alike. Empty where clients tell no accuracy."""
+    """As the simulator counts: all sets alike. Empty where no client tells its accuracy."""
     record: Record = {}
     for key in ("accuracy", "loss"):
-        values = [t.metrics.get(key) for t in tests]
-        if values and all(isinstance(v, (int, float)) for v in values):
-            record[key] = sum(values) / len(values)  # type: ignore[arg-type]
-    if "accuracy" in record and len({t.name for t in tests}) == len(tests) > 1:
-        ordered = sorted(tests, key=lambda t: t.name)
-        record["domains"] = {t.name: t.metrics["accuracy"] for t in ordered}
+        if values := [v for t in tests if isinstance(v := t.metrics.get(key), (int, float))]:
+            record[key] = sum(values) / len(values)
+    named = {t.name: t.metrics["accuracy"] for t in tests if "accuracy" in t.metrics}
+    if len(named) == len(tests) > 1:
+        record["domains"] = dict(sorted(named.items()))
     return record
 
 
-def _wire_bytes(content: RecordDict) -> int:
-    """All of a message's records as Flower packs them: names, types and headers too."""
-    arrays = sum(record.count_bytes() for record in content.array_records.values())
-    others = {k: r for k, r in content.items() if k not in content.array_records}
-    return arrays + int(recorddict_to_proto(RecordDict(others)).ByteSize())
+def _numbers(content: RecordDict) -> int:
+    return sum(payload(record) for record in content.array_records.values())
+
+
+def _wire_bytes(content: RecordDict, known: dict[int, int]) -> int:
+    """The records of a message as Flower packs them: names, types and headers too."""
+    total = 0
+    for key, record in content.items():
+        if id(record) not in known or not isinstance(record, ArrayRecord):
+            known[id(record)] = int(recorddict_to_proto(RecordDict({key: record})).ByteSize())
+        total += known[id(record)]
+    return total

@@ -1,6 +1,6 @@
 """The client's side: train on a message and answer it, in one call or around one's own loop."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from .state import load_kept, save_kept, state_bytes
 from .wire import ABOUT, ARRAYS, EXAMPLES, METRICS, About, joined
 
 Chosen = Algorithm | ClientOpt | str
-Data = Samples | LabelledData | tuple[Tensor, Tensor] | DataLoader[Any]
+Data = Samples | LabelledData | Sequence[Tensor] | DataLoader[Any]
 
 
 class LocalRound:
@@ -199,14 +199,41 @@ def _answer(
     return Message(content, reply_to=asked)
 
 
-def _samples(data: Samples | LabelledData | tuple[Tensor, Tensor]) -> Samples:
+def _samples(data: Samples | LabelledData | Sequence[Tensor]) -> Samples:
     if isinstance(data, Samples):
         return data
-    if isinstance(data, tuple):
-        x, y = data
-        classes = int(y.max()) + 1 if len(y) else 1
-        data = LabelledData("this client's data", x, y, classes)
-    return data.all_rows()
+    if isinstance(data, LabelledData):
+        return data.all_rows()
+    x, y = _pair(data, "the data")
+    return LabelledData("this client's data", x, y, int(y.max()) + 1 if len(y) else 1).all_rows()
+
+
+def _pair(given: Any, what: str) -> tuple[Tensor, Tensor]:
+    is_pair = isinstance(given, (tuple, list)) and len(given) == 2
+    if not is_pair or not all(isinstance(part, Tensor) for part in given):
+        raise DataError(
+            f"{what} must be a pair of tensors (x, y), not a {type(given).__name__}; for anything "
+            "else use a loop of your own and fedfor.flower.LocalRound"
+        )
+    return given[0], given[1]
+
+
+def _batches(loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    return (_pair(batch, "a batch of the DataLoader") for batch in loader)
+
+
+def _length(loader: DataLoader[Any]) -> int:
+    """FedFOR must know beforehand how many steps there will be."""
+    try:
+        length = len(loader)
+    except TypeError as error:
+        raise DataError(
+            "the DataLoader does not know its length; use a loop of your own and "
+            "fedfor.flower.LocalRound, which is told the number of steps"
+        ) from error
+    if length == 0:
+        raise DataError("the DataLoader gives no batches")
+    return length
 
 
 def _through_loader(
@@ -220,17 +247,15 @@ def _through_loader(
     seed: int,
     client: int,
 ) -> tuple[Reply, Kept | None, float]:
-    if len(loader) == 0:
-        raise DataError("the DataLoader gives no batches")
     t, device = message.round, next(model.parameters()).device
-    steps = training.epochs * len(loader)
+    steps = training.epochs * _length(loader)
     optimizer = training.make_optimizer(trainable(model).values(), t)
     local = protocol.LocalRound(algorithm, model, optimizer, message, kept, steps=steps)
     model.train()
     total, examples = 0.0, 0
     with torch_seeded(seed, "loader", t, client, device):
         for _ in range(training.epochs):
-            for x, y in loader:
+            for x, y in _batches(loader):
                 optimizer.zero_grad()
                 value = loss(model(x.to(device)), y.to(device))
                 value.backward()  # type: ignore[no-untyped-call]
@@ -239,7 +264,7 @@ def _through_loader(
                 examples += len(y)
     fisher = None
     if algorithm.client.needs_fisher:
-        batches = list(loader)
+        batches = list(_batches(loader))
         x, y = (torch.cat([batch[i] for batch in batches]).to(device) for i in (0, 1))
         fisher = fisher_diagonal(model, loss, x, y)
     reply, keep = local.finish(max(1, examples // training.epochs), fisher)
@@ -259,7 +284,7 @@ def _score(
     model.eval()
     device = next(model.parameters()).device
     correct, total, examples = 0, 0.0, 0
-    for x, y in loader:
+    for x, y in _batches(loader):
         outputs, y = model(x.to(device)), y.to(device)
         total += float(loss(outputs, y)) * len(y)
         correct += int((outputs.argmax(dim=1) == y).sum())

@@ -1,6 +1,6 @@
 """The folder of a federation: the same records and checkpoints as a simulated run's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from logging import INFO, WARNING
 from pathlib import Path
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import flwr
 from flwr.supercore import log
 
+from ..algorithms import settings
 from ..errors import FolderError
-from ..experiments.folder import FLOWER, RunFolder, locked, occupied
+from ..experiments.folder import FLOWER, Checkpoint, RunFolder, locked, occupied
 from ..experiments.load import read_toml
 from ..experiments.metrics import summarise
 from .account import Record
@@ -25,22 +26,27 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
+        self._wrappers: list[Any] = []
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Only one ServerApp may work in a folder."""
-        self.folder.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FolderError(f"{self.folder.path} cannot be made a folder ({error})") from error
         with locked(self.folder.path):
             yield
 
-    def open(self, strategy: "Strategy", rounds: int) -> None:
-        """Begin, or load what is there into the strategy."""
+    def open(self, strategy: "Strategy", wrappers: Sequence[Any], rounds: int) -> None:
+        """Begin, or load what is there into the strategy, and the clipping norms of wrappers."""
+        self._wrappers = [w for w in wrappers if hasattr(w, "clipping_norm")]
         path, now = self.folder.path, _settings(strategy)
+        about = {FLOWER: {"rounds": rounds, "version": flwr.__version__}}
         if not self.folder.config_path.is_file():
             if occupied(path):
                 raise FolderError(f"{path} is not empty and holds no federation; choose another")
-            about = {"rounds": rounds, "version": flwr.__version__}
-            self.folder.write_config({FLOWER: about, **now})
+            self.folder.write_config(about | now)
             self.folder.write_environment("cpu", {"flwr": flwr.__version__, "engine": "flower"})
             return
         before = read_toml(str(self.folder.config_path))
@@ -57,13 +63,26 @@ class Journal:
             raise FolderError(
                 f"{path} has {checkpoint.round} rounds already, more than the {rounds} asked for"
             )
-        strategy.records[:] = self.folder.keep_records(checkpoint.round)
-        if checkpoint.round:
-            strategy.go_on(checkpoint.round, checkpoint.state, int(checkpoint.about["population"]))
-            self._warn_of_lost_state(strategy)
+        self.folder.write_config(about | now)
+        self._load(strategy, checkpoint)
         self.folder.summary_path.unlink(missing_ok=True)
 
-    def _warn_of_lost_state(self, strategy: "Strategy") -> None:
+    def _load(self, strategy: "Strategy", checkpoint: Checkpoint) -> None:
+        done, about = checkpoint.round, checkpoint.about
+        if (recorded := len(self.folder.records())) > done:
+            log(WARNING, "Rounds %d to %d have no checkpoint: again", done + 1, recorded)
+        strategy.records[:] = self.folder.keep_records(done)
+        if not done:
+            return
+        norms = about.get("clipping_norms", [])
+        if not isinstance(about.get("population"), int) or len(norms) != len(self._wrappers):
+            raise FolderError(
+                f"the checkpoint of round {done} in {self.folder.path} is of another strategy, or "
+                "of one with other wrappers; start with those, or into another folder"
+            )
+        strategy.go_on(done, checkpoint.state, about["population"])
+        for wrapper, norm in zip(self._wrappers, norms, strict=True):
+            wrapper.clipping_norm = norm
         if not strategy.algorithm.stateless:
             log(
                 WARNING,
@@ -77,7 +96,8 @@ class Journal:
         self.folder.append(record)
         t = int(record["round"])
         if last or t % strategy.checkpoint_every == 0:
-            about = {"population": strategy.server.population}
+            norms = [float(w.clipping_norm) for w in self._wrappers]
+            about = {"population": strategy.server.population, "clipping_norms": norms}
             self.folder.save_checkpoint(t, strategy.server.state(), about)
 
     def finish(self, strategy: "Strategy", rounds: int) -> None:
@@ -95,13 +115,13 @@ class Journal:
 def _settings(strategy: "Strategy") -> dict[str, Any]:
     """What must be the same when a federation goes on."""
     server = strategy.algorithm.server
-    shapes = {name: list(t.shape) for name, t in strategy.server.model.items()}
     return {
+        "seed": strategy.seed,
         "algorithm": {
             "label": strategy.algorithm.label,
             "client": as_text(strategy.algorithm),
-            "server": f"{type(server).__name__} {server!r}",
+            "server": {"class": type(server).__name__, **settings(server)},
             "weighting": strategy.algorithm.weighting,
         },
-        "model": shapes,
+        "model": {n: [str(t.dtype), *t.shape] for n, t in strategy.server.model.items()},
     }

@@ -2,11 +2,13 @@
 
 import io
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from logging import ERROR, INFO, WARNING
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app.exception import AppExitException
 from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy.strategy_utils import log_strategy_start_info
@@ -14,14 +16,10 @@ from flwr.supercore import log
 
 from ..errors import ConfigError, FedforError, require_whole
 from .folder import Journal
-from .replies import needs_model
+from .nodes import FederationError
 from .strategy import Strategy
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
-
-
-class FederationError(FedforError):
-    """A federation that cannot go on. What was computed is in its folder."""
 
 
 def start(
@@ -49,9 +47,13 @@ def start(
             if initial_arrays is not None:
                 inner.adopt(initial_arrays)
             if journal is not None:
-                journal.open(inner, num_rounds)
+                journal.open(inner, list(wrappers(strategy)), num_rounds)
             run = _Run(strategy, inner, grid, timeout, train_config, evaluate_config, evaluate_fn)
             return run.rounds(num_rounds, journal)
+        except FederationError as error:
+            stopped = FederationError(f"round {inner.server.round + 1}: {error}; {inner.kept()}")
+            log(ERROR, "%s", stopped)
+            raise stopped from None
         except FedforError as error:
             log(ERROR, "%s", error)
             raise
@@ -62,11 +64,32 @@ def start(
 def innermost(strategy: flower.Strategy) -> Strategy:
     """The fedfor strategy inside Flower's wrappers."""
     found: object = strategy
-    while not isinstance(found, Strategy):
-        found = getattr(found, "strategy", None)
-        if found is None:
-            raise ConfigError(f"there is no fedfor strategy in a {type(strategy).__name__}")
+    for wrapper in wrappers(strategy):
+        found = getattr(wrapper, "strategy", None)
+    if not isinstance(found, Strategy):
+        raise ConfigError(f"there is no fedfor strategy in a {type(strategy).__name__}")
     return found
+
+
+def wrappers(strategy: object) -> Iterator[Any]:
+    """Flower's wrappers around the strategy, the outermost first."""
+    while strategy is not None and not isinstance(strategy, Strategy):
+        yield strategy
+        strategy = getattr(strategy, "strategy", None)
+
+
+@contextmanager
+def calibrated(strategy: flower.Strategy, replies: int) -> Iterator[None]:
+    """Noise is divided by how many clients a wrapper was told of: let it be those that count."""
+    told = [w for w in wrappers(strategy) if hasattr(w, "num_sampled_clients")]
+    before = [w.num_sampled_clients for w in told]
+    try:
+        for wrapper in told:
+            wrapper.num_sampled_clients = min(replies, wrapper.num_sampled_clients)
+        yield
+    finally:
+        for wrapper, number in zip(told, before, strict=True):
+            wrapper.num_sampled_clients = number
 
 
 class _Run:
@@ -126,8 +149,7 @@ class _Run:
             if attempt:
                 log(WARNING, "Round %d is tried again (%d of %d)", t, attempt, self.inner.retries)
             messages = list(self.strategy.configure_train(t, arrays, config, self.grid))
-            replies = self._replies(messages)
-            moved, metrics = self.strategy.aggregate_train(t, replies)
+            moved, metrics = self._aggregated(t, self._replies(messages))
             if moved is None:
                 continue
             self.inner.adopt(moved)
@@ -136,15 +158,30 @@ class _Run:
                 log(INFO, "\t└──> Aggregated MetricRecord: %s", metrics)
                 self.result.train_metrics_clientapp[t] = metrics
             return moved
-        raise FederationError(self._stuck(t))
+        tries = self.inner.retries + 1
+        times = f"{tries} attempt{'s' if tries > 1 else ''}"
+        raise FederationError(f"too few good replies in {times} ({self.inner.why_stuck()})")
 
     def _replies(self, messages: list[Message]) -> list[Message]:
         replies = list(self.grid.send_and_receive(messages, timeout=self.timeout))
-        more = self.inner.whole_models(replies)
-        if not more:
-            return replies
-        kept = [r for r in replies if not needs_model(r)]
-        return kept + list(self.grid.send_and_receive(more, timeout=self.timeout))
+        replies, more = self.inner.whole_models(replies)
+        if more:
+            replies += self.grid.send_and_receive(more, timeout=self.timeout)
+        return replies
+
+    def _aggregated(
+        self, t: int, replies: list[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        if self.strategy is self.inner:
+            return self.inner.aggregate_train(t, replies)
+        sound = self.inner.sift(replies)
+        if sound is None:
+            return None, None
+        with calibrated(self.strategy, len(sound)):
+            try:
+                return self.strategy.aggregate_train(t, sound)
+            except AppExitException as error:  # a wrapper's own precondition
+                raise FederationError(f"{type(self.strategy).__name__}: {error}") from error
 
     def _evaluate(self, t: int, arrays: ArrayRecord) -> None:
         config = ConfigRecord() if self.evaluate_config is None else self.evaluate_config
@@ -161,17 +198,3 @@ class _Run:
             self.result.evaluate_metrics_serverapp[t] = found
             told = {k: found[k] for k in ("accuracy", "loss") if k in found}
             self.inner.records[-1].update(told)
-
-    def _stuck(self, t: int) -> str:
-        tries = self.inner.retries + 1
-        why = self.inner.why_stuck() or "too few nodes answered"
-        where = self.inner.folder
-        kept = (
-            f"the {t - 1} rounds before it are in {where}: mend the clients and start it again"
-            if where is not None
-            else "nothing is kept, since the strategy has no folder"
-        )
-        return (
-            f"round {t} had too few good replies in {tries} "
-            f"attempt{'s' if tries > 1 else ''} ({why}); {kept}"
-        )

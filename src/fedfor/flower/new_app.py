@@ -2,6 +2,8 @@
 
 import keyword
 import re
+import sys
+from importlib.metadata import packages_distributions
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -11,16 +13,25 @@ from ..errors import ConfigError, FolderError
 
 def write_app(folder: Path) -> list[Path]:
     """Write the app, named after its folder; gives back the files. Nothing is overwritten."""
-    name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
+    given = folder.absolute().name
+    name = re.sub(r"[ ._-]+", "-", given.lower()).strip("-")
     package = name.replace("-", "_")
-    if not package.isidentifier() or keyword.iskeyword(package):
-        raise ConfigError(
-            f"an app is named after its folder, and '{folder.name}' makes no Python package; "
-            "choose a name that begins with a letter"
-        )
+    _require_package(given, package)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is there and not empty; choose another folder")
     return _copy(files("fedfor.flower").joinpath("template"), folder, name, package)
+
+
+def _require_package(given: str, package: str) -> None:
+    named = f"an app is named after its folder, and '{given}'"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", package) or keyword.iskeyword(package):
+        raise ConfigError(
+            f"{named} makes no Python package; choose a name of letters a to z, digits and dashes "
+            "that begins with a letter"
+        )
+    taken = package in sys.stdlib_module_names or package in packages_distributions()
+    if taken or package in ("fedfor", "test", "tests"):
+        raise ConfigError(f"{named} would hide the Python package of that name; choose another")
 
 
 def _copy(source: Traversable, target: Path, name: str, package: str) -> list[Path]:

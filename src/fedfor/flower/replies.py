@@ -1,7 +1,7 @@
 """What clients answer, looked at before it is believed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,13 +9,15 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from .. import protocol
+from ..algorithms import Algorithm
+from ..algorithms.fedavg import FedAvg
 from ..protocol import Reply
-from ..tensors import Tensors
 from .receive import NEEDS_MODEL, NeedsModelError
 from .records import WireError, from_record
 from .wire import ABOUT, EXAMPLES, METRICS, About, parted
 
 LONGEST = 300
+PARAMETERS, BUFFERS = "parameters", "buffers"
 
 
 class BadReplyError(Exception):
@@ -33,8 +35,16 @@ class GoodReply:
     node: int
     reply: Reply
     about: About | None
-    """None from a client that does not use fedfor's client side."""
+    """None from a client that does not use fedfor's client side, as it need not for FedAvg."""
     metrics: MetricRecord
+
+    def norm(self, what: str, sent: protocol.Message) -> float:
+        """How far its parameters or its buffers are from those sent; or how long an extra is."""
+        if what in self.reply.extras:
+            return _length(self.reply.extras[what].values())
+        start = sent.params if what == PARAMETERS else sent.buffers
+        moved = ((self.reply.model[n], t) for n, t in start.items() if t.is_floating_point())
+        return _length(torch.where(end == t, torch.zeros_like(t), end - t) for end, t in moved)
 
 
 @dataclass(frozen=True)
@@ -55,13 +65,18 @@ def read_reply(
     message: Message,
     node: int,
     sent: protocol.Message,
-    up: tuple[str, ...],
-    max_norm: float | None,
+    algorithm: Algorithm,
+    longest: Mapping[str, float],
 ) -> GoodReply:
     """The reply in a message, or a BadReplyError with the reason why there is none."""
-    content = content_of(message)
+    content, up = content_of(message), algorithm.client.up
     examples = _examples(content)
     about = _about(content, sent.round)
+    if about is None and not isinstance(algorithm.client, FedAvg):
+        raise BadReplyError(
+            f"it was trained without {algorithm.client.name}: the client uses neither "
+            "fedfor.flower.train nor LocalRound"
+        )
     records = list(content.array_records.values())
     if len(records) != 1:
         raise BadReplyError(f"it holds {len(records)} ArrayRecords, expected one")
@@ -69,21 +84,23 @@ def read_reply(
         model, extras = parted(from_record(records[0]), up)
     except WireError as error:
         raise BadReplyError(str(error)) from error
-    reply = Reply(model, extras, examples, about.steps if about else 1)
-    if misfit := reply.misfit(sent, up):
+    steps = about.steps if about else 1
+    if misfit := Reply(model, extras, examples, steps).misfit(sent, up):
         raise BadReplyError(misfit)
     like = sent.model
     reply = Reply(
         {n: _as(n, t, like[n]) for n, t in model.items()},
         {e: {n: _as(f"{e}/{n}", t, like[n]) for n, t in ts.items()} for e, ts in extras.items()},
         examples,
-        reply.steps,
+        steps,
     )
     if broken := reply.not_finite(sent):
         raise BadReplyError(broken)
-    if max_norm is not None and (norm := _norm(reply.model, sent.params)) > max_norm:
-        raise BadReplyError(f"its update has a norm of {norm:.4g}, more than {max_norm:g}")
-    return GoodReply(node, reply, about, next(iter(content.metric_records.values())))
+    good = GoodReply(node, reply, about, next(iter(content.metric_records.values())))
+    for what, most in longest.items():
+        if (norm := good.norm(what, sent)) > most:
+            raise BadReplyError(f"{what}: a change of norm {norm:.4g}, more than {most:g}")
+    return good
 
 
 def content_of(message: Message) -> RecordDict:
@@ -148,12 +165,12 @@ def _as(name: str, got: Tensor, like: Tensor) -> Tensor:
         if not bool(torch.isfinite(got).all()):
             raise BadReplyError(f"NaN or infinity in '{name}'")
         got = got.round()
-    return got.to(like.dtype)
+    return got.to(like.device, like.dtype)
 
 
-def _norm(model: Tensors, params: Tensors) -> float:
-    moves = [torch.linalg.vector_norm((model[n] - w).double()) for n, w in params.items()]
-    return float(torch.linalg.vector_norm(torch.stack(moves)))
+def _length(tensors: Iterable[Tensor]) -> float:
+    lengths = [torch.linalg.vector_norm(t.double()) for t in tensors]
+    return float(torch.linalg.vector_norm(torch.stack(lengths))) if lengths else 0.0
 
 
 def in_order(replies: Sequence[GoodReply]) -> list[GoodReply]:
@@ -200,6 +217,10 @@ def read_test(message: Message, node: int) -> Tested:
     content = content_of(message)
     metrics = next(iter(content.metric_records.values()))
     about: Mapping[str, object] = content.config_records.get(ABOUT, ConfigRecord())
+    for key in ("accuracy", "loss"):
+        value = _number(metrics.get(key, 0.0))
+        if value is None or (key == "accuracy" and not 0 <= value <= 1):
+            raise BadReplyError(f"its {key} is {metrics[key]!r:.40}")
     name = about.get("name")
     return Tested(
         node, _examples(content), metrics, name[:LONGEST] if isinstance(name, str) else ""

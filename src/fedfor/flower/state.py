@@ -6,7 +6,7 @@ Flower keeps a Context for one run. Another run of the same app starts with an e
 from flwr.app import ConfigRecord, Context
 
 from ..protocol import Kept
-from ..tensors import Tensors, first_not_finite, flatten, nbytes, unflatten
+from ..tensors import Tensors, flatten, nbytes, unflatten
 from .records import from_record, to_record
 
 KEPT, BEFORE, ROUNDS, MODEL = "fedfor-kept", "fedfor-before", "fedfor-rounds", "fedfor-model"
@@ -29,8 +29,8 @@ def load_kept(context: Context, counted: int | None) -> Kept | None:
 
 
 def save_kept(context: Context, before: Kept | None, kept: Kept | None) -> None:
-    """Keep what came of a round, and what it began with. What is not finite is not kept."""
-    if kept is None or first_not_finite(flatten(kept.extras), {}) is not None:
+    """Keep what came of a round, and what it began with."""
+    if kept is None:
         return
     rounds = {}
     for key, state in ((KEPT, kept), (BEFORE, before)):

@@ -1,7 +1,7 @@
 """Any ClientOpt x ServerOpt x Sharing as a strategy on Flower's Message API."""
 
-import random
-from collections.abc import Callable, Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import get_args
@@ -9,33 +9,28 @@ from typing import get_args
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
-from flwr.serverapp.strategy.strategy_utils import sample_nodes
 from flwr.supercore import log
 from torch import nn
 
-from .. import protocol
 from ..algorithms import Algorithm, ClientOpt, settings
 from ..errors import ConfigError, require_choice, require_number, require_whole
 from ..protocol import Server
 from ..randomness import entropy
-from ..tensors import Extras, Tensors
+from ..tensors import Extras, Tensors, first_not_finite
 from .account import Account, Record, scores
+from .inbox import Inbox
+from .nodes import Sampler
 from .outbox import Form, Outbox
 from .records import WireError, from_record, to_record
 from .replies import (
-    BadReplyError,
+    BUFFERS,
+    PARAMETERS,
     GoodReply,
     Rejected,
-    Tested,
     common_metrics,
     in_order,
-    needs_model,
-    read_reply,
-    read_test,
 )
 from .wire import ARRAYS, EXAMPLES
-
-NO_ANSWER = "no answer in time"
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
@@ -55,9 +50,11 @@ class Strategy(FedAvg):
       that took part in the last round only what changed since, and asks it to keep the model.
     - `population`: how many clients there are (FedDyn and SCAFFOLD scale by it); by default as
       many as are connected at the first round.
-    - `max_norm`: replies whose update is longer are rejected.
+    - `max_norm`: the longest change of parameters, and of buffers, that is believed; or a table of
+      bounds for `parameters`, `buffers` and what a method sends up, such as `control_change`.
     - `min_replies`: good replies that a round needs; by default half of the nodes asked.
     - `retries`: how often a round with too few is tried again before the run stops.
+    - `patience`: seconds that nodes are waited for which have left, before others go on alone.
     - `seed`: of the choice of nodes.
 
     The others are those of Flower's FedAvg.
@@ -71,9 +68,10 @@ class Strategy(FedAvg):
         folder: str | Path | None = None,
         form: Form = "cross-device",
         population: int | None = None,
-        max_norm: float | None = None,
+        max_norm: float | Mapping[str, float] | None = None,
         min_replies: int | None = None,
         retries: int = 2,
+        patience: float = 300.0,
         checkpoint_every: int = 1,
         seed: int = 0,
         fraction_train: float = 1.0,
@@ -96,27 +94,37 @@ class Strategy(FedAvg):
             evaluate_metrics_aggr_fn=evaluate_metrics_aggr_fn,
         )
         require_choice("Strategy", "form", form, get_args(Form))
-        require_number("Strategy", "fraction_train", fraction_train, above=0)
+        for name, share in (
+            ("fraction_train", fraction_train),
+            ("fraction_evaluate", fraction_evaluate),
+        ):
+            require_number("Strategy", name, share, least=0)
+            if share > 1 or (share == 0 and name == "fraction_train"):
+                raise ConfigError(f"Strategy: {name} must be above 0 and at most 1 (got {share:g})")
         for name, value in (("population", population), ("min_replies", min_replies)):
             if value is not None:
                 require_whole("Strategy", name, value)
         require_whole("Strategy", "checkpoint_every", checkpoint_every)
-        require_number("Strategy", "retries", retries, least=0)
-        if max_norm is not None:
-            require_number("Strategy", "max_norm", max_norm, above=0)
+        require_whole("Strategy", "retries", retries, least=0)
+        require_number("Strategy", "patience", patience, least=0)
         self.folder = None if folder is None else Path(folder)
-        self.form, self.max_norm, self.seed = form, max_norm, seed
+        self.form, self.seed = form, seed
         self.min_replies, self.retries = min_replies, retries
         self.checkpoint_every = checkpoint_every
         self.server = Server(algorithm, model, population or 1)
         self.algorithm = self.server.algorithm
+        self.longest = _bounds(max_norm, self.algorithm)
         self.records: list[Record] = []
         """What is known of each round that is done, as in the simulator's rounds.jsonl."""
         self.in_our_loop = False
         self._population_known = population is not None
         self._given: ArrayRecord | None = None
         self._before: Tensors = {}
+        self._sampler = Sampler(min_available_nodes, patience)
+        self._is_sifted = False
+        self._shortage = ""
         self._outbox = Outbox(self.algorithm, form, self.configrecord_key)
+        self._inbox = Inbox(self._outbox, self.algorithm, self.longest)
         self._account: Account | None = None
         self._state_bytes: dict[int, int] = {}
 
@@ -194,7 +202,7 @@ class Strategy(FedAvg):
         log(INFO, "\t│\t└── Kept on clients: %s", keeps)
         log(INFO, "\t├──> Replies:")
         log(INFO, "\t│\t├── Needed: %s", self.min_replies or "half of the nodes asked")
-        log(INFO, "\t│\t├── Longest update: %s", self.max_norm or "any")
+        log(INFO, "\t│\t├── Longest changes: %s", self.longest or "any")
         log(INFO, "\t│\t└── Retries of a round: %d", self.retries)
         log(INFO, "\t├──> Folder: %s", self.folder or "none, so it cannot be resumed")
         super().summary()
@@ -211,28 +219,51 @@ class Strategy(FedAvg):
         if self._account is None or self._account.sent.round != sent.round:
             self._account = Account(sent, self.form == "cross-silo")
         self._account.attempts += 1
-        nodes, total = self._sample(
-            grid, "train", self._account.attempts, self.fraction_train, self.min_train_nodes
+        least = self.min_train_nodes
+        nodes, total = self._sampler.draw(
+            grid,
+            self._entropy("train", self._account.attempts),
+            self.fraction_train,
+            least,
+            self.min_replies or -(-least // 2) or 1,
         )
         log(INFO, "configure_train: Sampled %s nodes (out of %s)", len(nodes), total)
         if not self._population_known:
             self.server.population, self._population_known = total, True
         told = ConfigRecord({**config, "server-round": server_round})
+        self._is_sifted = False
+        self._inbox.begin()
         messages = self._outbox.train(sent, nodes, told)
         self._account.went_down(messages, self._outbox.has_last_model)
         return messages
 
-    def whole_models(self, replies: Sequence[Message]) -> list[Message]:
-        """Messages for those clients that have lost the model a difference belongs to."""
-        nodes = [self._outbox.node_of(r) for r in replies if needs_model(r)]
-        if not nodes or self._account is None:
-            return []
+    def whole_models(self, replies: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+        """The other replies, and messages for clients that have lost the model that a difference
+        belongs to."""
+        lost = [r for r in replies if self._inbox.has_lost_model(r)]
+        if not lost or self._account is None:
+            return list(replies), []
+        self._account.came_up(lost)
+        nodes = [self._outbox.node_of(r) for r in lost]
         for node in nodes:
             log(INFO, "\t> Node %d has not got the last model and gets all of it", node)
         self._outbox.has_last_model -= set(nodes)
         messages = self._outbox.whole(self._account.sent, nodes)
         self._account.went_down(messages, self._outbox.has_last_model)
-        return messages
+        return [r for r in replies if r not in lost], messages
+
+    def sift(self, replies: Sequence[Message]) -> list[Message] | None:
+        """The sound replies, for wrappers, which stumble over others; None if they are too few."""
+        if self._account is None:
+            return None
+        self._account.came_up(replies)
+        self._is_sifted = True
+        good, bad = self._inbox.trained(replies, self._account.sent)
+        self._inbox.tell("replies", len(good), bad)
+        self._account.rejected += bad
+        nodes = {one.node for one in good}
+        sound = [r for r in replies if self._outbox.node_of(r) in nodes]
+        return sound if self._is_enough(len(good)) else None
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -240,30 +271,51 @@ class Strategy(FedAvg):
         if self._account is None:
             raise ConfigError("aggregate_train was called before configure_train")
         account, replies = self._account, list(replies)
-        account.came_up(replies)
-        good, bad = self._read(replies, account.sent)
-        self._tell("aggregate_train", len(good), bad)
+        if not self._is_sifted:
+            account.came_up(replies)
+        good, bad = self._inbox.trained(replies, account.sent)
+        good, disagreement = self._step(in_order(good), bad)
+        self._inbox.tell("aggregate_train", len(good), bad)
         account.rejected += bad
-        needed = self.min_replies or -(-len(self._outbox.asked) // 2)
-        if len(good) < max(1, needed):
+        if disagreement is None:
             return None, None
-        good = in_order(good)
-        before, state = dict(self.server.params), self.server.snapshot()
-        aggregation = self.server.begin()
-        for one in good:
-            aggregation.add(one.reply, checked=True)
-        disagreement = float(self.server.finish(aggregation, self._lr(good)))
-        if not bool(self.server.seems_finite()):
-            self.server.load_state(account.sent.round - 1, state)
-            log(WARNING, "aggregate_train: the mean of the replies is not finite")
-            return None, None
-        self._before = before
         self._outbox.used(account.sent, (one.node for one in good))
         self._state_bytes |= {r.node: r.about.state_bytes for r in good if r.about}
         record = account.record(good, self._state_bytes) | {"disagreement": disagreement}
         self.records.append(record)
         metrics = [(one.reply.examples, one.metrics) for one in good]
         return self.arrays(), self.train_metrics_aggr_fn(common_metrics(metrics), EXAMPLES)
+
+    def _step(
+        self, good: list[GoodReply], bad: list[Rejected]
+    ) -> tuple[list[GoodReply], float | None]:
+        """Move the model by these replies; None where they are too few.
+
+        Finite replies can make a model that is not: then the longest is left out.
+        """
+        before, state, done = dict(self.server.params), self.server.snapshot(), self.server.round
+        while self._is_enough(len(good)):
+            aggregation = self.server.begin()
+            for one in good:
+                aggregation.add(one.reply, checked=True)
+            disagreement = float(self.server.finish(aggregation, _client_lr(good)))
+            sent = aggregation.message
+            if self._is_finite(sent.buffers):
+                self._before = before
+                return good, disagreement
+            self.server.load_state(done, state)
+            norms = {one.node: one.norm(PARAMETERS, sent) for one in good}
+            worst = max(norms, key=lambda node: norms[node])
+            why = f"with its update, of norm {norms[worst]:.4g}, the model would not be finite"
+            bad.append(Rejected(worst, why))
+            good = [one for one in good if one.node != worst]
+        return good, None
+
+    def _is_finite(self, buffers: Tensors) -> bool:
+        """The model and all state beside it; buffers that never were, masks say, are no trouble."""
+        known = {"buffers": buffers}
+        state = self.server.state().items()
+        return all(first_not_finite(ts, known.get(extra, {})) is None for extra, ts in state)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -272,8 +324,9 @@ class Strategy(FedAvg):
         self._outbox.asked = {}
         if self.fraction_evaluate == 0.0:
             return []
-        nodes, total = self._sample(
-            grid, "evaluate", 1, self.fraction_evaluate, self.min_evaluate_nodes
+        least = self.min_evaluate_nodes
+        nodes, total = self._sampler.draw(
+            grid, self._entropy("evaluate", 1), self.fraction_evaluate, least, 1
         )
         log(INFO, "configure_evaluate: Sampled %s nodes (out of %s)", len(nodes), total)
         told = ConfigRecord({**config, "server-round": server_round})
@@ -284,16 +337,9 @@ class Strategy(FedAvg):
     ) -> MetricRecord | None:
         if not self._outbox.asked:
             return None
-        good: list[Tested] = []
-        replies = list(replies)
-        bad = [Rejected(n, NO_ANSWER) for n in self._outbox.silent(replies)]
-        for message in replies:
-            node = self._outbox.node_of(message)
-            try:
-                good.append(read_test(message, node))
-            except BadReplyError as error:
-                bad.append(Rejected(node, error.why))
-        self._tell("aggregate_evaluate", len(good), bad)
+        self._inbox.begin()
+        good, bad = self._inbox.tested(list(replies))
+        self._inbox.tell("aggregate_evaluate", len(good), bad)
         if not good:
             return None
         if self.records:
@@ -302,9 +348,16 @@ class Strategy(FedAvg):
         return self.evaluate_metrics_aggr_fn(contents, EXAMPLES)
 
     def why_stuck(self) -> str:
-        """The latest reason why replies were rejected, in words."""
+        """Why a round came to nothing, in words."""
         bad = self._account.rejected if self._account else []
-        return "; ".join(f"node {r.node}: {r.why}" for r in bad[-3:])
+        return "; ".join([self._shortage, *(f"node {r.node}: {r.why}" for r in bad[-3:])])
+
+    def kept(self) -> str:
+        """What is left of a federation that has to stop, in words."""
+        done = self.server.round
+        if self.folder is None:
+            return "nothing is kept, since the strategy has no folder"
+        return f"the {done} rounds before it are in {self.folder}: mend it and start it again"
 
     def warn_of_wrapper(self, name: str) -> None:
         """Refuse, or say loudly, what a wrapper for differential privacy would not protect."""
@@ -328,39 +381,29 @@ class Strategy(FedAvg):
 
     # Its parts
 
-    def _sample(
-        self, grid: Grid, purpose: str, attempt: int, fraction: float, least: int
-    ) -> tuple[list[int], int]:
-        """Nodes drawn by the seed, once enough are connected; and how many there are."""
-        _, connected = sample_nodes(grid, self.min_available_nodes, least)  # waits for them
-        count = max(int(len(connected) * fraction), least)
-        bits = entropy(self.seed, f"nodes to {purpose}", self.server.round + 1, attempt)
-        return sorted(random.Random(bits).sample(sorted(connected), count)), len(connected)
+    def _entropy(self, purpose: str, attempt: int) -> int:
+        return entropy(self.seed, f"nodes to {purpose}", self.server.round + 1, attempt)
 
-    def _read(
-        self, replies: Sequence[Message], sent: protocol.Message
-    ) -> tuple[list[GoodReply], list[Rejected]]:
-        good: dict[int, GoodReply] = {}
-        bad = [Rejected(n, NO_ANSWER) for n in self._outbox.silent(replies)]
-        up = self.algorithm.client.up
-        for message in replies:
-            node = self._outbox.node_of(message)
-            try:
-                if node not in self._outbox.asked:
-                    raise BadReplyError("it was not asked")
-                if node in good:
-                    raise BadReplyError("it has answered already")
-                good[node] = read_reply(message, node, sent, up, self.max_norm)
-            except BadReplyError as error:
-                bad.append(Rejected(node, error.why))
-        return list(good.values()), bad
+    def _is_enough(self, good: int) -> bool:
+        asked = len(self._outbox.asked)
+        needed = max(1, self.min_replies or -(-asked // 2))
+        self._shortage = f"{good} of {asked} replies were good, {needed} are needed"
+        return good >= needed
 
-    def _tell(self, where: str, good: int, bad: Sequence[Rejected]) -> None:
-        log(INFO, "%s: Received %s results and %s failures", where, good, len(bad))
-        for one in bad:
-            log(WARNING, "\t> Rejected the reply of node %d: %s", one.node, one.why)
 
-    def _lr(self, good: Sequence[GoodReply]) -> float:
-        """The clients' learning rate, for SlowMo. Any will do as long as it does not change."""
-        rates = [one.about.lr for one in good if one.about is not None]
-        return sum(rates) / len(rates) if rates else 1.0
+def _client_lr(good: Sequence[GoodReply]) -> float:
+    """The clients' learning rate, for SlowMo: the median, since each says what it likes. Any will
+    do as long as it does not change."""
+    rates = [one.about.lr for one in good if one.about is not None]
+    return statistics.median(rates) if rates else 1.0
+
+
+def _bounds(max_norm: float | Mapping[str, float] | None, algorithm: Algorithm) -> dict[str, float]:
+    if max_norm is None:
+        return {}
+    if not isinstance(max_norm, Mapping):
+        max_norm = {PARAMETERS: max_norm, BUFFERS: max_norm}
+    for name, bound in max_norm.items():
+        require_choice("Strategy", "max_norm", name, (PARAMETERS, BUFFERS, *algorithm.client.up))
+        require_number("Strategy", "max_norm", bound, above=0)
+    return dict(max_norm)

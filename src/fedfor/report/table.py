@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ..experiments.comparison import AlgorithmResult, Comparison
+from ..experiments.comparison import Comparison, Summaries
 from ..experiments.metrics import Spread
 
 
@@ -21,7 +21,7 @@ class Cell:
 @dataclass(frozen=True)
 class Column:
     title: str
-    cell: Callable[[AlgorithmResult], Cell]
+    cell: Callable[[Summaries], Cell]
     highest_wins: bool
 
 
@@ -58,38 +58,46 @@ def mebibytes(spread: Spread) -> Cell:
 def columns(comparison: Comparison) -> list[Column]:
     config = comparison.first
 
-    def spread_of(metric: str, form: Callable[[Spread], Cell]) -> Callable[[AlgorithmResult], Cell]:
-        return lambda result: form(result.spread(metric))
-
-    shown = [
-        Column(f"best to {config.half}, %", spread_of("best_half", per_cent), True),
-        Column(f"best to {config.rounds}, %", spread_of("best", per_cent), True),
-    ]
+    shown = best_columns(config.half, config.rounds)
     if config.population.concept_shift:
         shown.append(Column("mean, %", spread_of("mean_over_rounds", per_cent), True))
     if (target := config.evaluation.target) is not None:
         title = f"rounds to {100 * target:g} %"
         shown.append(Column(title, spread_of("rounds_to_target", whole), False))
-    shown += [
+    return shown + byte_columns()
+
+
+def spread_of(metric: str, form: Callable[[Spread], Cell]) -> Callable[[Summaries], Cell]:
+    return lambda result: form(result.spread(metric))
+
+
+def best_columns(half: int, rounds: int) -> list[Column]:
+    return [
+        Column(f"best to {half}, %", spread_of("best_half", per_cent), True),
+        Column(f"best to {rounds}, %", spread_of("best", per_cent), True),
+    ]
+
+
+def byte_columns() -> list[Column]:
+    return [
         Column("MiB down", spread_of("down_cross_device", mebibytes), False),
         Column("MiB down, silo", spread_of("down_cross_silo", mebibytes), False),
         Column("MiB up", spread_of("up", mebibytes), False),
         Column("MiB kept", spread_of("state_bytes", mebibytes), False),
     ]
-    return shown
 
 
-def domain_columns(results: Sequence[AlgorithmResult]) -> list[Column]:
+def domain_columns(results: Sequence[Summaries]) -> list[Column]:
     summaries = [s for result in results for s in result.summaries]
     names: dict[str, float] = next((s["domains"] for s in summaries if "domains" in s), {})
 
-    def spread_of(domain: str) -> Callable[[AlgorithmResult], Cell]:
+    def of_domain(domain: str) -> Callable[[Summaries], Cell]:
         return lambda result: per_cent(result.domain_spread(domain))
 
-    return [Column(f"{domain}, %", spread_of(domain), True) for domain in names]
+    return [Column(f"{domain}, %", of_domain(domain), True) for domain in names]
 
 
-def rows(results: Sequence[AlgorithmResult], shown: Sequence[Column]) -> list[list[Cell]]:
+def rows(results: Sequence[Summaries], shown: Sequence[Column]) -> list[list[Cell]]:
     """The cells, winners marked. Ties as printed are all winners."""
     table = [[column.cell(result) for column in shown] for result in results]
     for c, column in enumerate(shown):
@@ -102,7 +110,7 @@ def rows(results: Sequence[AlgorithmResult], shown: Sequence[Column]) -> list[li
     return table
 
 
-def label(result: AlgorithmResult) -> str:
+def label(result: Summaries) -> str:
     """The name, with a word about seeds that are not in the means."""
     text, seeds = result.label, result.planned
     if result.diverged:
@@ -112,7 +120,7 @@ def label(result: AlgorithmResult) -> str:
     return text
 
 
-def markdown(results: Sequence[AlgorithmResult], shown: Sequence[Column]) -> str:
+def markdown(results: Sequence[Summaries], shown: Sequence[Column]) -> str:
     lines = [
         "| algorithm | " + " | ".join(column.title for column in shown) + " |",
         "|---" * (len(shown) + 1) + "|",
@@ -123,7 +131,7 @@ def markdown(results: Sequence[AlgorithmResult], shown: Sequence[Column]) -> str
     return "\n".join(lines) + "\n"
 
 
-def terminal(results: Sequence[AlgorithmResult], shown: Sequence[Column], title: str) -> Table:
+def terminal(results: Sequence[Summaries], shown: Sequence[Column], title: str) -> Table:
     table = Table(
         title=title,
         title_justify="left",

@@ -4,6 +4,7 @@ import torch
 from flwr.app import Context
 from torch import nn
 
+from fedfor import ConfigError
 from fedfor.data import Samples, by_domain, digit_domains
 from fedfor.models import build_model
 from fedfor.randomness import torch_seeded
@@ -24,6 +25,8 @@ def node_data(context: Context) -> tuple[Samples, Samples, str]:
     (x, y) or a DataLoader, read from wherever this node has them.
     """
     clients = by_domain(digit_domains())
+    if "partition-id" not in context.node_config:
+        raise ConfigError("start this SuperNode with --node-config 'partition-id=0', or 1, 2, ...")
     number = int(context.node_config["partition-id"]) % clients.size
     test = clients.tests(1)[number]
     return clients.samples(number, 1), test.samples, test.name
