@@ -1,19 +1,22 @@
 """Flower's messages carry the simulator's rounds: same model, same records, to the last bit."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_to_proto
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import fedfor
 from fedfor.algorithms import PRESETS, FedFOR
 from fedfor.errors import ConfigError
 from fedfor.experiments.simulate import History
 from fedfor.flower import LocalRound, Strategy, evaluate, train
+from fedfor.flower.silo import fingerprint
 
 from .app import SEED, TRAINING, client_app, new_model, population
 from .grid import InProcessGrid
@@ -97,19 +100,72 @@ def is_train(message: Message) -> bool:
 def test_the_bytes_counted_are_those_of_the_messages() -> None:
     grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
     strategy, _ = federated(fedfor.algorithm("scaffold"), grid, fraction_evaluate=0)
-    asked, replies = ([_numbers(m) for m in ms] for ms in (grid.asked, grid.replies))
     for t, record in enumerate(strategy.records):
-        mine = slice(t * CLIENTS, (t + 1) * CLIENTS)
-        assert record["down_cross_device"] == sum(asked[mine])
-        assert record["up"] == sum(replies[mine])
-        assert record["wire_down"] > record["down_cross_device"]
-        assert record["wire_up"] > record["up"]
+        asked, replies = (ms[t * CLIENTS : (t + 1) * CLIENTS] for ms in (grid.asked, grid.replies))
+        assert record["down_cross_device"] == sum(map(_numbers, asked))
+        assert record["up"] == sum(map(_numbers, replies))
+        assert record["wire_down"] == sum(map(_packed, asked))
+        assert record["wire_up"] == sum(map(_packed, replies))
+
+
+def test_what_was_sent_in_vain_is_counted_too() -> None:
+    """A reply without an answer to it, a rejected one, and a client's word that it has no model."""
+    grid = InProcessGrid(client_app(CLIENTS), CLIENTS)
+
+    def faulty(node: int, reply: Message) -> Message:
+        if len(grid.asked) == CLIENTS:
+            grid.forget(101)
+        if node == 102 and len(grid.asked) > CLIENTS:
+            reply.content["metrics"] = MetricRecord({"num-examples": 0})
+        return reply
+
+    grid.tamper = faulty
+    algorithm = fedfor.algorithm("fedfor")
+    strategy, _ = federated(algorithm, grid, rounds=2, form="cross-silo", fraction_evaluate=0)
+    asked, replies = grid.asked[CLIENTS:], grid.replies[CLIENTS:]
+    assert len(asked) == len(replies) == CLIENTS + 1
+    record = strategy.records[1]
+    assert record["clients"] == CLIENTS - 1
+    assert record["down_cross_silo"] == sum(map(_numbers, asked))
+    assert record["up"] == sum(map(_numbers, replies))
+    assert record["wire_down"] == sum(map(_packed, asked))
+    assert record["wire_up"] == sum(map(_packed, replies))
+
+
+def test_the_other_form_is_worked_out_when_cohorts_change() -> None:
+    """Half of six nodes each round: some were there in the round before, some were not."""
+    records = []
+    for form in ("cross-device", "cross-silo"):
+        strategy = Strategy(
+            "fedfor", new_model(), form=form, fraction_train=0.5, min_available_nodes=6,
+            fraction_evaluate=0,
+        )  # fmt: skip
+        strategy.start(InProcessGrid(client_app(6), 6), num_rounds=6)
+        records.append([(r["down_cross_device"], r["down_cross_silo"]) for r in strategy.records])
+    assert records[0] == records[1]
+    assert len(set(records[0])) > 2
 
 
 def _numbers(message: Message) -> int:
     """Bytes of all arrays in a message, from numpy's own reading of them."""
     records = message.content.array_records.values()
     return sum(array.numpy().nbytes for record in records for array in record.values())
+
+
+def _packed(message: Message) -> int:
+    return len(recorddict_to_proto(message.content).SerializeToString())
+
+
+def test_a_fingerprint_is_of_names_types_shapes_and_numbers() -> None:
+    model = {"w": torch.zeros(2, 3), "b": torch.zeros(3)}
+    others = [
+        {"v": torch.zeros(2, 3), "b": torch.zeros(3)},
+        {"w": torch.zeros(3, 2), "b": torch.zeros(3)},
+        {"w": torch.zeros(2, 3, dtype=torch.int32), "b": torch.zeros(3)},
+        {"w": torch.zeros(2, 3), "b": torch.ones(3)},
+    ]
+    assert len({fingerprint(m) for m in (model, *others)}) == 5
+    assert fingerprint(model) == fingerprint({n: t.clone() for n, t in model.items()})
 
 
 def test_fedfor_keeps_nothing_on_clients_and_others_keep_what_they_say() -> None:
@@ -207,16 +263,45 @@ def test_a_data_loader_is_gone_through_once_an_epoch() -> None:
         return evaluate(message, context, new_model(), loader, name="all")
 
     for name in ("fedfor", "fedcurv"):
-        strategy, got = federated(fedfor.algorithm(name), InProcessGrid(app, CLIENTS), rounds=8)
+        grid = InProcessGrid(app, CLIENTS)
+        strategy, got = federated(fedfor.algorithm(name), grid, rounds=8)
+        assert grid.replies[0].content["metrics"]["num-examples"] == 20
         _, same = federated(fedfor.algorithm(name), InProcessGrid(app, CLIENTS), rounds=8)
         assert all(torch.equal(got[n], same[n]) for n in got)  # shuffled by the seed
         assert strategy.records[0]["local_steps"] == 8
+        assert strategy.records[0]["clients"] == CLIENTS
         assert max(r["accuracy"] for r in strategy.records) > 0.6  # of three classes
         x, y = people.split.test.all_rows().all()
         model = new_model()
         model.load_state_dict(got)
         right = float((model(x).argmax(1) == y).float().mean())
         assert strategy.records[-1]["accuracy"] == pytest.approx(right)
+
+
+class _Endless(IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        return iter([(torch.zeros(1, 8, 8), 0)] * 4)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"x": torch.zeros(3)}, "the data must be a pair of tensors"),
+        ([torch.zeros(2)], "the data must be a pair of tensors"),
+        (DataLoader([{"x": 1.0}, {"x": 2.0}]), "a batch of the DataLoader must be a pair"),
+        (DataLoader([]), "the DataLoader gives no batches"),
+        (DataLoader(_Endless()), "the DataLoader does not know its length"),
+    ],
+)
+def test_odd_data_get_a_sentence(data: Any, sentence: str) -> None:
+    app = ClientApp()
+
+    @app.train()
+    def odd(message: Message, context: Context) -> Message:
+        return train(message, context, new_model(), data, lr=0.05)
+
+    with pytest.raises(fedfor.FedforError, match=sentence):
+        federated(fedfor.algorithm("fedfor"), InProcessGrid(app, CLIENTS), retries=0)
 
 
 def test_ones_own_algorithm_must_be_given_to_both_sides() -> None:
@@ -256,10 +341,26 @@ def test_a_foreign_message_gets_a_sentence() -> None:
     assert "does not come from a fedfor strategy" in reply.error.reason
 
 
+def client_app_with(model: nn.Module) -> ClientApp:
+    app, data = ClientApp(), population(2).samples(0, 1)
+
+    @app.train()
+    def own(message: Message, context: Context) -> Message:
+        return train(message, context, model, data, training=TRAINING)
+
+    return app
+
+
 def test_models_that_do_not_fit_get_a_sentence(tmp_path: Path) -> None:
     strategy = Strategy("fedavg", new_model("cnn"), retries=0)
     with pytest.raises(fedfor.FedforError, match="build the same model on both sides"):
         strategy.start(InProcessGrid(client_app(2), 2), num_rounds=1)
+    smaller = new_model()
+    smaller[-1].requires_grad_(False)  # type: ignore[operator]
+    with pytest.raises(fedfor.FedforError, match="with the same parts frozen"):
+        Strategy("fedavg", new_model(), retries=0).start(
+            InProcessGrid(client_app_with(smaller), 2), num_rounds=1
+        )
     other = ArrayRecord(new_model("cnn").state_dict())
     with pytest.raises(ConfigError, match="do not fit the strategy's model"):
         Strategy("fedavg", new_model()).start(InProcessGrid(client_app(2), 2), other)

@@ -38,7 +38,15 @@ def test_new_app_names_things_after_the_folder(fedfor: Cli, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("123", "begins with a letter"), ("class", "makes no Python package"), ("full", "not empty")],
+    [
+        ("123", "begins with a letter"),
+        ("class", "makes no Python package"),
+        ("été", "makes no Python package"),
+        ("full", "not empty"),
+        ("fedfor", "would hide the Python package"),
+        ("torch", "would hide the Python package"),
+        ("json", "would hide the Python package"),
+    ],
 )
 def test_new_app_refuses(name: str, words: str, fedfor: Cli, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
