@@ -37,6 +37,7 @@ class GoodReply:
     about: About | None
     """None from a client that does not use fedfor's client side, as it need not for FedAvg."""
     metrics: MetricRecord
+    message: Message
 
     def norm(self, what: str, sent: protocol.Message) -> float:
         """How far its parameters or its buffers are from those sent; or how long an extra is."""
@@ -96,7 +97,8 @@ def read_reply(
     )
     if broken := reply.not_finite(sent):
         raise BadReplyError(broken)
-    good = GoodReply(node, reply, about, next(iter(content.metric_records.values())))
+    metrics = next(iter(content.metric_records.values()))
+    good = GoodReply(node, reply, about, metrics, message)
     for what, most in longest.items():
         if (norm := good.norm(what, sent)) > most:
             raise BadReplyError(f"{what}: a change of norm {norm:.4g}, more than {most:g}")

@@ -94,13 +94,8 @@ class Strategy(FedAvg):
             evaluate_metrics_aggr_fn=evaluate_metrics_aggr_fn,
         )
         require_choice("Strategy", "form", form, get_args(Form))
-        for name, share in (
-            ("fraction_train", fraction_train),
-            ("fraction_evaluate", fraction_evaluate),
-        ):
-            require_number("Strategy", name, share, least=0)
-            if share > 1 or (share == 0 and name == "fraction_train"):
-                raise ConfigError(f"Strategy: {name} must be above 0 and at most 1 (got {share:g})")
+        require_number("Strategy", "fraction_train", fraction_train, above=0, most=1)
+        require_number("Strategy", "fraction_evaluate", fraction_evaluate, least=0, most=1)
         for name, value in (("population", population), ("min_replies", min_replies)):
             if value is not None:
                 require_whole("Strategy", name, value)
@@ -219,14 +214,9 @@ class Strategy(FedAvg):
         if self._account is None or self._account.sent.round != sent.round:
             self._account = Account(sent, self.form == "cross-silo")
         self._account.attempts += 1
-        least = self.min_train_nodes
-        nodes, total = self._sampler.draw(
-            grid,
-            self._entropy("train", self._account.attempts),
-            self.fraction_train,
-            least,
-            self.min_replies or -(-least // 2) or 1,
-        )
+        bits, least = self._entropy("train", self._account.attempts), self.min_train_nodes
+        fewest = self.min_replies or -(-least // 2) or 1
+        nodes, total = self._sampler.draw(grid, bits, self.fraction_train, least, fewest)
         log(INFO, "configure_train: Sampled %s nodes (out of %s)", len(nodes), total)
         if not self._population_known:
             self.server.population, self._population_known = total, True
@@ -240,9 +230,12 @@ class Strategy(FedAvg):
     def whole_models(self, replies: Sequence[Message]) -> tuple[list[Message], list[Message]]:
         """The other replies, and messages for clients that have lost the model that a difference
         belongs to."""
-        lost = [r for r in replies if self._inbox.has_lost_model(r)]
+        lost: list[Message] = []
+        others: list[Message] = []
+        for reply in replies:
+            (lost if self._inbox.has_lost_model(reply) else others).append(reply)
         if not lost or self._account is None:
-            return list(replies), []
+            return others, []
         self._account.came_up(lost)
         nodes = [self._outbox.node_of(r) for r in lost]
         for node in nodes:
@@ -250,7 +243,7 @@ class Strategy(FedAvg):
         self._outbox.has_last_model -= set(nodes)
         messages = self._outbox.whole(self._account.sent, nodes)
         self._account.went_down(messages, self._outbox.has_last_model)
-        return [r for r in replies if r not in lost], messages
+        return others, messages
 
     def sift(self, replies: Sequence[Message]) -> list[Message] | None:
         """The sound replies, for wrappers, which stumble over others; None if they are too few."""
@@ -261,9 +254,7 @@ class Strategy(FedAvg):
         good, bad = self._inbox.trained(replies, self._account.sent)
         self._inbox.tell("replies", len(good), bad)
         self._account.rejected += bad
-        nodes = {one.node for one in good}
-        sound = [r for r in replies if self._outbox.node_of(r) in nodes]
-        return sound if self._is_enough(len(good)) else None
+        return [one.message for one in good] if self._is_enough(len(good)) else None
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -324,10 +315,8 @@ class Strategy(FedAvg):
         self._outbox.asked = {}
         if self.fraction_evaluate == 0.0:
             return []
-        least = self.min_evaluate_nodes
-        nodes, total = self._sampler.draw(
-            grid, self._entropy("evaluate", 1), self.fraction_evaluate, least, 1
-        )
+        bits, least = self._entropy("evaluate", 1), self.min_evaluate_nodes
+        nodes, total = self._sampler.draw(grid, bits, self.fraction_evaluate, least, fewest=0)
         log(INFO, "configure_evaluate: Sampled %s nodes (out of %s)", len(nodes), total)
         told = ConfigRecord({**config, "server-round": server_round})
         return self._outbox.evaluate(self.server.round, self.server.model, nodes, told)
