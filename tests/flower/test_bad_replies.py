@@ -114,6 +114,11 @@ def late(reply: Message) -> Message:
     return reply
 
 
+def of_no_steps(reply: Message) -> Message:
+    reply.content["fedfor"] = ConfigRecord({**reply.content["fedfor"], "steps": 0})  # type: ignore[dict-item]
+    return reply
+
+
 def error(reply: Message) -> Message:
     broken = Message(Error(code=2, reason="out of memory"), reply_to=reply)
     broken.metadata.__dict__["_src_node_id"] = reply.metadata.src_node_id
@@ -134,6 +139,7 @@ FAULTS = {
     no_metrics: "it holds 0 MetricRecords, expected one",
     no_examples: "'num-examples' is 0, expected a whole number from 1 on",
     late: r"it answers round 7, not \d",
+    of_no_steps: "0 steps and 0 bytes of state cannot be",
     error: "error in its place: out of memory",
 }
 
@@ -393,6 +399,25 @@ def test_the_order_of_answers_does_not_matter_and_each_counts_once() -> None:
         reasons = {r["why"] for r in strategy.records[0]["rejected"]}
         assert reasons <= {"it has answered already", "it was not asked"}
         assert len(strategy.records[0]["rejected"]) == len(grid.replies) // 2 - CLIENTS
+
+
+def test_replies_are_summed_in_the_order_of_the_clients() -> None:
+    """In the numbers 1e30, 1 and -1e30 the sum depends on the order, even in float64."""
+    values = {100: 1e30, 101: 1.0, 102: -1e30}
+
+    def absurd(node: int, reply: Message) -> Message:
+        name, tensor = first(reply)
+        return changed(reply, **{name: Array(torch.full_like(tensor, values[node]))})
+
+    means = []
+    for order in ([0, 1, 2], [0, 2, 1]):
+        grid = InProcessGrid(client_app(3), 3)
+        grid.tamper = absurd
+        grid.rearrange = lambda replies, order=order: [replies[k] for k in order]  # type: ignore[misc]
+        strategy = Strategy("fedavg", new_model(), min_train_nodes=3, fraction_evaluate=0)
+        strategy.start(grid, num_rounds=1)
+        means.append(next(iter(strategy.server.params.values())))
+    assert torch.equal(means[0], means[1])
 
 
 def _from_a_stranger(reply: Message) -> Message:
