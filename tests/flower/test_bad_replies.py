@@ -29,6 +29,7 @@ from fedfor.data.population import Partition
 from fedfor.errors import ConfigError
 from fedfor.flower import FederationError, Strategy
 from fedfor.flower.records import WireError, tensor_of
+from fedfor.flower.replies import BadReplyError, _as
 
 from .app import SEED, TRAINING, client_app, new_model, population
 from .grid import InProcessGrid
@@ -109,6 +110,11 @@ def no_examples(reply: Message) -> Message:
     return reply
 
 
+def too_many_examples(reply: Message) -> Message:
+    reply.content["metrics"] = MetricRecord({"num-examples": 2**60})
+    return reply
+
+
 def late(reply: Message) -> Message:
     reply.content["fedfor"] = ConfigRecord({**reply.content["fedfor"], "round": 7})  # type: ignore[dict-item]
     return reply
@@ -138,6 +144,7 @@ FAULTS = {
     two_records: "it holds 2 ArrayRecords, expected one",
     no_metrics: "it holds 0 MetricRecords, expected one",
     no_examples: "'num-examples' is 0, expected a whole number from 1 on",
+    too_many_examples: r"'num-examples' is 115.*, expected a whole number from 1 on",
     late: r"it answers round 7, not \d",
     of_no_steps: "0 steps and 0 bytes of state cannot be",
     error: "error in its place: out of memory",
@@ -399,6 +406,32 @@ def test_the_order_of_answers_does_not_matter_and_each_counts_once() -> None:
         reasons = {r["why"] for r in strategy.records[0]["rejected"]}
         assert reasons <= {"it has answered already", "it was not asked"}
         assert len(strategy.records[0]["rejected"]) == len(grid.replies) // 2 - CLIENTS
+
+
+def test_metrics_that_do_not_go_together_are_left_out() -> None:
+    odd: dict[int, dict[str, Any]] = {
+        100: {"list": [1.0, 2.0], "number": 1.0, "kind": 1.0, "mine": 1.0, "good": 1.0},
+        101: {"list": [1.0], "number": math.nan, "kind": [1.0], "good": 3.0},
+    }
+
+    def add(node: int, reply: Message) -> Message:
+        reply.content["metrics"] = MetricRecord({"num-examples": 10, **odd[node]})
+        return reply
+
+    grid = InProcessGrid(client_app(2), 2)
+    grid.tamper = add
+    strategy = Strategy("fedfor", new_model(), fraction_evaluate=0)
+    result = strategy.start(grid, num_rounds=1)
+    assert strategy.records[0]["clients"] == 2
+    assert dict(result.train_metrics_clientapp[1]) == {"good": 2.0}
+
+
+def test_whole_numbers_that_came_as_others_are_rounded() -> None:
+    """A wrapper has made 2.9999 of a count of batches that was 3."""
+    like = torch.tensor(0)
+    assert int(_as("n", torch.tensor(2.9999, dtype=torch.float64), like)) == 3
+    with pytest.raises(BadReplyError, match="NaN or infinity in 'n'"):
+        _as("n", torch.tensor(math.nan), like)
 
 
 def test_replies_are_summed_in_the_order_of_the_clients() -> None:
