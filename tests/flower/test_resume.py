@@ -111,6 +111,8 @@ def test_another_federation_is_not_gone_on_with(tmp_path: Path) -> None:
         strategy_in(tmp_path / "run", "fedprox").start(federation(), num_rounds=2)
     with pytest.raises(FolderError, match="holds a federation with another seed"):
         strategy_in(tmp_path / "run", seed=1).start(federation(), num_rounds=2)
+    with pytest.raises(FolderError, match="holds a federation with another population"):
+        strategy_in(tmp_path / "run", population=50).start(federation(), num_rounds=2)
     other = Strategy("fedfor", new_model("cnn"), folder=tmp_path / "run")
     with pytest.raises(FolderError, match="holds a federation with another model"):
         other.start(federation(), num_rounds=2)

@@ -115,7 +115,8 @@ class Journal:
 def _settings(strategy: "Strategy") -> dict[str, Any]:
     """What must be the same when a federation goes on."""
     server = strategy.algorithm.server
-    return {
+    given = {} if strategy.population is None else {"population": strategy.population}
+    return given | {
         "seed": strategy.seed,
         "algorithm": {
             "label": strategy.algorithm.label,

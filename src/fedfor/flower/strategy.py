@@ -112,6 +112,7 @@ class Strategy(FedAvg):
         self.records: list[Record] = []
         """What is known of each round that is done, as in the simulator's rounds.jsonl."""
         self.in_our_loop = False
+        self.population = population
         self._population_known = population is not None
         self._given: ArrayRecord | None = None
         self._before: Tensors = {}
