@@ -114,14 +114,13 @@ def train(
         return asks_for_model(message)
     chosen = received.algorithm(algorithm)
     number = client_number(context, client)
+    drawn_by = number if number >= 0 else context.node_id  # no two nodes draw alike
     sent, before = received.message(model, chosen), load_kept(context, received.counted)
     if isinstance(data, DataLoader):
         model.to(device)
-        outcome = _through_loader(
-            chosen, model, sent, before, data, how, loss, seed, max(number, 0)
-        )
+        outcome = _through_loader(chosen, model, sent, before, data, how, loss, seed, drawn_by)
     else:
-        job = Job(max(number, 0), _samples(data), before)
+        job = Job(drawn_by, _samples(data), before)
         result = SerialEngine(model, chosen, how, seed, loss, device).client_update(sent, job)
         outcome = result.reply, result.kept, result.loss
     reply, kept, train_loss = outcome

@@ -6,8 +6,8 @@ Flower keeps a Context for one run. Another run of the same app starts with an e
 from flwr.app import ConfigRecord, Context
 
 from ..protocol import Kept
-from ..tensors import Tensors, flatten, nbytes, unflatten
-from .records import from_record, to_record
+from ..tensors import Tensors, flatten, unflatten
+from .records import from_record, payload, to_record
 
 KEPT, BEFORE, ROUNDS, MODEL = "fedfor-kept", "fedfor-before", "fedfor-rounds", "fedfor-model"
 
@@ -56,4 +56,4 @@ def state_bytes(context: Context) -> int:
     """Bytes of what the method keeps, as the simulator counts them: without the state before, and
     without the model of the cross-silo form."""
     record = context.state.array_records.get(KEPT)
-    return 0 if record is None else nbytes(from_record(record))
+    return 0 if record is None else payload(record)
