@@ -117,9 +117,9 @@ class Federation(AbstractContextManager["Federation"]):
 
     def start_node(self, number: int, *words: str, fault: str = "", key: str = "") -> str:
         """A SuperNode with a partition of the data. It need not have connected yet."""
-        name = f"node{number}"
+        name = key or f"node{number}"
         config = f"partition-id={number}" + (f" fault='{fault}'" if fault else "")
-        given = [*words] if words else self._credentials(key or name)
+        given = [*words] if words else self._credentials(name)
         address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
         self._spawn(name, "flower-supernode", *address, "--node-config", config, *given)
         return name
