@@ -162,7 +162,10 @@ def show_table(
         raise ConfigError(f"--against {against}: only the paper's numbers are known, say: paper")
     if are_runs(results):
         if any((against, gain_over, metrics, figure)) or form != "markdown":
-            raise ConfigError("options of 'fedfor table' are for results of 'fedfor reproduce'")
+            raise ConfigError(
+                "the options of 'fedfor table' are for results of 'fedfor reproduce'; name folders "
+                "of runs alone"
+            )
         typer.echo(runs_table(results), nl=False)
         return
     loaded = load_results(results)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from flwr.app import (
     Array,
-    ArrayRecord,
     ConfigRecord,
     Context,
     Error,
@@ -20,8 +19,6 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 import fedfor
@@ -32,123 +29,10 @@ from fedfor.flower.records import WireError, tensor_of
 from fedfor.flower.replies import BadReplyError, _as
 
 from .app import SEED, TRAINING, client_app, new_model, population
+from .faults import FAULTS, changed, first, with_nan
 from .grid import InProcessGrid
 
 CLIENTS = 5
-
-
-def changed(reply: Message, **arrays: Array | None) -> Message:
-    """The reply with some arrays in place of its own; None leaves one out."""
-    kept = {**reply.content.array_records["arrays"], **arrays}
-    reply.content["arrays"] = ArrayRecord({n: a for n, a in kept.items() if a is not None})
-    return reply
-
-
-def first(reply: Message) -> tuple[str, torch.Tensor]:
-    tensors = reply.content.array_records["arrays"].to_torch_state_dict()
-    return next(iter(tensors.items()))
-
-
-def with_nan(reply: Message) -> Message:
-    name, tensor = first(reply)
-    tensor = tensor.clone()
-    tensor.view(-1)[0] = math.nan
-    return changed(reply, **{name: Array(tensor)})
-
-
-def with_inf_in_float64(reply: Message) -> Message:
-    name, tensor = first(reply)
-    return changed(reply, **{name: Array(torch.full_like(tensor, 1e300, dtype=torch.float64))})
-
-
-def of_wrong_shape(reply: Message) -> Message:
-    name, tensor = first(reply)
-    return changed(reply, **{name: Array(tensor.flatten()[1:])})
-
-
-def without_one(reply: Message) -> Message:
-    return changed(reply, **{first(reply)[0]: None})
-
-
-def with_one_more(reply: Message) -> Message:
-    return changed(reply, surplus=Array(torch.zeros(2)))
-
-
-def of_text(reply: Message) -> Message:
-    return changed(reply, **{first(reply)[0]: Array(np.array(["a", "b"]))})
-
-
-def of_whole_numbers(reply: Message) -> Message:
-    name, tensor = first(reply)
-    return changed(reply, **{name: Array(torch.zeros_like(tensor, dtype=torch.int64))})
-
-
-def cut_short(reply: Message) -> Message:
-    name, _ = first(reply)
-    array = reply.content.array_records["arrays"][name]
-    short = Array(array.dtype, array.shape, array.stype, array.data[:-4])
-    return changed(reply, **{name: short})
-
-
-def far_away(reply: Message) -> Message:
-    name, tensor = first(reply)
-    return changed(reply, **{name: Array(tensor + 1e6)})
-
-
-def two_records(reply: Message) -> Message:
-    reply.content["more"] = ArrayRecord()
-    return reply
-
-
-def no_metrics(reply: Message) -> Message:
-    del reply.content["metrics"]
-    return reply
-
-
-def no_examples(reply: Message) -> Message:
-    reply.content["metrics"] = MetricRecord({"num-examples": 0})
-    return reply
-
-
-def too_many_examples(reply: Message) -> Message:
-    reply.content["metrics"] = MetricRecord({"num-examples": 1e300})
-    return reply
-
-
-def late(reply: Message) -> Message:
-    reply.content["fedfor"] = ConfigRecord({**reply.content["fedfor"], "round": 7})  # type: ignore[dict-item]
-    return reply
-
-
-def of_no_steps(reply: Message) -> Message:
-    reply.content["fedfor"] = ConfigRecord({**reply.content["fedfor"], "steps": 0})  # type: ignore[dict-item]
-    return reply
-
-
-def error(reply: Message) -> Message:
-    broken = Message(Error(code=2, reason="out of memory"), reply_to=reply)
-    broken.metadata.__dict__["_src_node_id"] = reply.metadata.src_node_id
-    return broken
-
-
-FAULTS = {
-    with_nan: r"model: NaN or infinity in '.*'",
-    with_inf_in_float64: r"model: NaN or infinity in '.*'",
-    of_wrong_shape: r"model: '.*' has shape \(.*\), expected \(.*\)",
-    without_one: r"model: '.*' is missing",
-    with_one_more: r"model: 'surplus' is not part of the model",
-    of_text: r"'.*' holds <U1, which are no numbers of a model",
-    of_whole_numbers: r"'.*' holds int64, expected torch.float32",
-    cut_short: r"'.*' has \d+ bytes for \(.*\) numbers of float32",
-    far_away: r"parameters: a change of norm .*, more than 100",
-    two_records: "it holds 2 ArrayRecords, expected one",
-    no_metrics: "it holds 0 MetricRecords, expected one",
-    no_examples: "'num-examples' is 0, expected a whole number from 1 on",
-    too_many_examples: r"'num-examples' is 1e\+300, expected a whole number from 1 on",
-    late: r"it answers round 7, not \d",
-    of_no_steps: "0 steps and 0 bytes of state cannot be",
-    error: "error in its place: out of memory",
-}
 
 
 def strategy_for(nodes: int, **options: object) -> Strategy:
@@ -561,104 +445,3 @@ def test_arrays_of_other_machines_are_read() -> None:
         np.zeros((0, 2), np.float32),
     ):
         assert np.array_equal(tensor_of("w", Array(values)).numpy(), values)
-
-
-# Fuzzed replies
-
-NAMES = ["arrays", "metrics", "fedfor", "config", "x", ""]
-KEYS = st.sampled_from(
-    ["num-examples", "round", "steps", "lr", "client", "state-bytes", "name", ""]
-)
-NUMBERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(), st.sampled_from([0, 1, -1, 5]))
-ARRAYS = st.one_of(
-    st.builds(
-        Array,
-        st.sampled_from(["float32", "object", "complex64", "", "int8"]),
-        st.tuples(st.integers(-2, 2**31 - 1)),
-        st.sampled_from(["numpy.ndarray", "x"]),
-        st.binary(max_size=200),
-    ),
-    st.sampled_from(
-        [
-            Array(np.zeros((2, 2), np.complex64)),
-            Array(np.zeros(3, np.float16)),
-            Array(np.full(3, np.nan)),
-            Array(np.zeros((), np.bool_)),
-            Array(np.zeros(3, np.uint64)),
-            Array(np.zeros(3, "datetime64[s]")),
-        ]
-    ),
-)
-PARAMETERS = list(new_model().state_dict())
-BROKEN = [
-    Array(torch.full_like(t, x))
-    for t in new_model().state_dict().values()
-    for x in (math.inf, math.nan)
-]
-ARRAY_RECORDS = st.dictionaries(
-    st.sampled_from([*PARAMETERS, "x", "direction/x"]), ARRAYS | st.sampled_from(BROKEN)
-)
-METRICS = st.dictionaries(KEYS, st.one_of(NUMBERS, st.lists(st.floats(), max_size=3)))
-CONFIGS = st.dictionaries(
-    KEYS, st.one_of(NUMBERS, st.text(max_size=9), st.booleans(), st.binary(max_size=9))
-)
-RECORDS = st.one_of(
-    ARRAY_RECORDS.map(ArrayRecord), METRICS.map(MetricRecord), CONFIGS.map(ConfigRecord)
-)
-CONTENTS = st.dictionaries(st.sampled_from(NAMES), RECORDS).map(RecordDict)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(CONTENTS, st.booleans())
-def test_fuzzed_replies_change_nothing(content: RecordDict, around_a_good_one: bool) -> None:
-    """Whatever one node sends, nothing crashes and the others' model stands."""
-    grid = InProcessGrid(remembering, 2)
-
-    def fuzz(node: int, reply: Message) -> Message:
-        if node != 101:
-            return reply
-        records = dict(content)
-        if around_a_good_one:  # a sound reply with parts of it replaced
-            records = {**dict(reply.content), **records}
-        return Message(RecordDict(records), reply_to=_question(reply))
-
-    grid.tamper = fuzz
-    strategy = Strategy("fedfor", new_model(), min_replies=1)
-    got = strategy.start(grid, num_rounds=1).arrays.to_torch_state_dict()
-    (record,) = strategy.records
-    if record["clients"] == 1:
-        assert [r["node"] for r in record["rejected"]] == ["101"]
-        assert 0 <= record["accuracy"] <= 1
-        assert all(torch.equal(got[n], t) for n, t in ALONE.items())
-    else:  # only what the server does not read was replaced
-        assert around_a_good_one
-        assert all(torch.equal(got[n], t) for n, t in BOTH.items())
-
-
-CLIENT = client_app(2)
-ANSWERS: dict[tuple[int, str], RecordDict] = {}
-
-
-def remembering(message: Message, context: Context) -> Message:
-    """The client's first answer again: all examples have the same round."""
-    key = (context.node_id, message.metadata.message_type)
-    if key not in ANSWERS:
-        ANSWERS[key] = CLIENT(message, context).content
-    return Message(RecordDict(dict(ANSWERS[key])), reply_to=message)
-
-
-def _question(reply: Message) -> Message:
-    """A message whose reply has the metadata of this one."""
-    asked = Message(RecordDict(), reply.metadata.src_node_id, reply.metadata.message_type)
-    asked.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
-    return asked
-
-
-def _model_of(nodes: set[int]) -> dict[str, torch.Tensor]:
-    grid = InProcessGrid(client_app(2), 2)
-    grid.tamper = lambda node, reply: reply if node in nodes else None
-    strategy = Strategy("fedfor", new_model(), min_replies=1)
-    return strategy.start(grid, num_rounds=1).arrays.to_torch_state_dict()
-
-
-ALONE, BOTH = _model_of({100}), _model_of({100, 101})

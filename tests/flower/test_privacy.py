@@ -26,8 +26,7 @@ from fedfor.errors import ConfigError, FolderError
 from fedfor.flower import FederationError, Strategy, plain_messages, start
 
 from .app import client_app, new_model
-from .grid import InProcessGrid
-from .test_bad_replies import (
+from .faults import (
     cut_short,
     error,
     no_metrics,
@@ -36,6 +35,7 @@ from .test_bad_replies import (
     with_nan,
     without_one,
 )
+from .grid import InProcessGrid
 
 NODES, ROUNDS = 3, 3
 

@@ -23,10 +23,11 @@ class Account:
         self._down = self._down_otherwise = self._wire_down = self._up = self._wire_up = 0
 
     def went_down(self, messages: Iterable[Message], has_last_model: set[int]) -> None:
-        known: dict[int, int] = {}  # nodes get the same records, so each is measured once
+        known: dict[int, tuple[int, int]] = {}  # nodes get the same records: measured once
         for message in messages:
-            self._down += _numbers(message.content)
-            self._wire_down += _wire_bytes(message.content, known)
+            numbers, packed = _weights(message.content, known)
+            self._down += numbers
+            self._wire_down += packed
             has_it = message.metadata.dst_node_id in has_last_model
             in_silo = self.sent.silo_nbytes if has_it else self.sent.nbytes
             self._down_otherwise += self.sent.nbytes if self.in_silos else in_silo
@@ -35,8 +36,9 @@ class Account:
         """All of them: those that are rejected have been sent too."""
         for reply in replies:
             if reply.has_content():
-                self._up += _numbers(reply.content)
-                self._wire_up += _wire_bytes(reply.content, {})
+                numbers, packed = _weights(reply.content, {})
+                self._up += numbers
+                self._wire_up += packed
 
     def record(self, good: Sequence[GoodReply], state: dict[int, int]) -> Record:
         told = [r.about for r in good if r.about is not None]
@@ -78,15 +80,13 @@ def scores(tests: Sequence[Tested]) -> Record:
     return record
 
 
-def _numbers(content: RecordDict) -> int:
-    return sum(payload(record) for record in content.array_records.values())
-
-
-def _wire_bytes(content: RecordDict, known: dict[int, int]) -> int:
-    """The records of a message as Flower packs them: names, types and headers too."""
-    total = 0
+def _weights(content: RecordDict, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """The bytes of a message's numbers, and of its records as Flower packs them: names, types and
+    headers too."""
+    numbers = packed = 0
     for key, record in content.items():
-        if id(record) not in known or not isinstance(record, ArrayRecord):
-            known[id(record)] = int(recorddict_to_proto(RecordDict({key: record})).ByteSize())
-        total += known[id(record)]
-    return total
+        if id(record) not in known:
+            whole = int(recorddict_to_proto(RecordDict({key: record})).ByteSize())
+            known[id(record)] = payload(record) if isinstance(record, ArrayRecord) else 0, whole
+        numbers, packed = numbers + known[id(record)][0], packed + known[id(record)][1]
+    return numbers, packed

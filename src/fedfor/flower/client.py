@@ -1,6 +1,6 @@
 """The client's side: train on a message and answer it, in one call or around one's own loop."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,15 +11,13 @@ from torch.utils.data import DataLoader
 
 from .. import protocol
 from ..algorithms import Algorithm, ClientOpt
-from ..algorithms.sharing import trainable
 from ..data.labelled import LabelledData, Samples
-from ..engines import Exam, Job, Score, SerialEngine, Training, fisher_diagonal
+from ..engines import Exam, Job, SerialEngine, Training
 from ..engines.fisher import Loss
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError
 from ..protocol import Kept, Reply
-from ..protocol.local import OWN_LAYERS, load_tensors
-from ..randomness import torch_seeded
 from ..tensors import Tensors
+from .loaders import pair, score_through, train_through
 from .receive import NeedsModelError, Received, asks_for_model, receive
 from .records import to_record
 from .state import load_kept, save_kept, state_bytes
@@ -51,7 +49,7 @@ class LocalRound:
         steps: int | None = None,
         algorithm: Chosen | None = None,
     ) -> None:
-        self._asked, self._context, self._optimizer = message, context, optimizer
+        self._asked, self._context = message, context
         self._received = receive(message, context)
         chosen = self._received.algorithm(algorithm)
         self._kept = load_kept(context, self._received.counted)
@@ -118,7 +116,7 @@ def train(
     sent, before = received.message(model, chosen), load_kept(context, received.counted)
     if isinstance(data, DataLoader):
         model.to(device)
-        outcome = _through_loader(chosen, model, sent, before, data, how, loss, seed, drawn_by)
+        outcome = train_through(chosen, model, sent, before, data, how, loss, seed, drawn_by)
     else:
         job = Job(drawn_by, _samples(data), before)
         result = SerialEngine(model, chosen, how, seed, loss, device).client_update(sent, job)
@@ -156,7 +154,7 @@ def evaluate(
     sent = received.message(model, chosen)
     kept = None if chosen.sharing == "everything" else load_kept(context, received.counted)
     if isinstance(data, DataLoader):
-        score, examples = _score(model.to(device), sent, kept, data, loss)
+        score, examples = score_through(model.to(device), sent, kept, data, loss)
     else:
         samples = _samples(data)
         engine = SerialEngine(model, chosen, Training(), seed=0, loss=loss, device=device)
@@ -203,91 +201,5 @@ def _samples(data: Samples | LabelledData | Sequence[Tensor]) -> Samples:
         return data
     if isinstance(data, LabelledData):
         return data.all_rows()
-    x, y = _pair(data, "the data")
+    x, y = pair(data, "the data")
     return LabelledData("this client's data", x, y, int(y.max()) + 1 if len(y) else 1).all_rows()
-
-
-def _pair(given: Any, what: str) -> tuple[Tensor, Tensor]:
-    is_pair = isinstance(given, (tuple, list)) and len(given) == 2
-    if not is_pair or not all(isinstance(part, Tensor) for part in given):
-        raise DataError(
-            f"{what} must be a pair of tensors (x, y), not a {type(given).__name__}; for anything "
-            "else use a loop of your own and fedfor.flower.LocalRound"
-        )
-    return given[0], given[1]
-
-
-def _batches(loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    return (_pair(batch, "a batch of the DataLoader") for batch in loader)
-
-
-def _length(loader: DataLoader[Any]) -> int:
-    """FedFOR must know beforehand how many steps there will be."""
-    try:
-        length = len(loader)
-    except TypeError as error:
-        raise DataError(
-            "the DataLoader does not know its length; use a loop of your own and "
-            "fedfor.flower.LocalRound, which is told the number of steps"
-        ) from error
-    if length == 0:
-        raise DataError("the DataLoader gives no batches")
-    return length
-
-
-def _through_loader(
-    algorithm: Algorithm,
-    model: nn.Module,
-    message: protocol.Message,
-    kept: Kept | None,
-    loader: DataLoader[Any],
-    training: Training,
-    loss: Loss,
-    seed: int,
-    client: int,
-) -> tuple[Reply, Kept | None, float]:
-    t, device = message.round, next(model.parameters()).device
-    steps = training.epochs * _length(loader)
-    optimizer = training.make_optimizer(trainable(model).values(), t)
-    local = protocol.LocalRound(algorithm, model, optimizer, message, kept, steps=steps)
-    model.train()
-    total, examples = 0.0, 0
-    with torch_seeded(seed, "loader", t, client, device):
-        for _ in range(training.epochs):
-            for x, y in _batches(loader):
-                optimizer.zero_grad()
-                value = loss(model(x.to(device)), y.to(device))
-                value.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                total += float(value.detach())
-                examples += len(y)
-    fisher = None
-    if algorithm.client.needs_fisher:
-        batches = list(_batches(loader))
-        x, y = (torch.cat([batch[i] for batch in batches]).to(device) for i in (0, 1))
-        fisher = fisher_diagonal(model, loss, x, y)
-    reply, keep = local.finish(max(1, examples // training.epochs), fisher)
-    return reply, keep, total / steps
-
-
-@torch.no_grad()
-def _score(
-    model: nn.Module,
-    message: protocol.Message,
-    kept: Kept | None,
-    loader: DataLoader[Any],
-    loss: Loss,
-) -> tuple[Score, int]:
-    load_tensors(model, message.model)
-    load_tensors(model, kept.extras[OWN_LAYERS] if kept else {})
-    model.eval()
-    device = next(model.parameters()).device
-    correct, total, examples = 0, 0.0, 0
-    for x, y in _batches(loader):
-        outputs, y = model(x.to(device)), y.to(device)
-        total += float(loss(outputs, y)) * len(y)
-        correct += int((outputs.argmax(dim=1) == y).sum())
-        examples += len(y)
-    if examples == 0:
-        raise DataError("the DataLoader gives no batches")
-    return Score(correct / examples, total / examples), examples
