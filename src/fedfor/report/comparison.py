@@ -12,14 +12,17 @@ from ..experiments.comparison import AlgorithmResult, Comparison
 from ..experiments.folder import write_atomically, write_json
 from ..experiments.metrics import METRICS
 from .curves import draw_curves
+from .page import write_page
 from .table import columns, domain_columns, markdown, terminal
+
+REPORT = "report.html"
 
 NARROW = 100
 """Columns of text below which the table is cut in two."""
 
 
 def write_report(comparison: Comparison, console: Console) -> None:
-    """Show the table, and write table.md, comparison.json and curves.png."""
+    """Show the table, and write table.md, comparison.json, report.html and curves.png."""
     results = comparison.results()
     if not any(result.summaries for result in results):
         return
@@ -40,6 +43,7 @@ def write_report(comparison: Comparison, console: Console) -> None:
         text += "\n" + "\n\n".join(notes) + "\n"
     write_atomically(comparison.path / "table.md", text.encode())
     write_json(comparison.path / "comparison.json", as_json(comparison, results))
+    write_page([comparison.path], comparison.path / REPORT)
     can_draw = find_spec("matplotlib") is not None
     if can_draw:
         draw_curves(comparison, results, comparison.path / "curves.png")
@@ -53,9 +57,11 @@ def _closing(path: Path, drawn: bool) -> str:
     without = "for curves.png: pip install 'fedfor[report]'"
     picture = f"curves in {path}/curves.png" if drawn else without
     command = "fedfor" if shutil.which("fedfor") else sys.argv[0]  # as the reader can type it
+    page = (path / REPORT).absolute().as_uri()
     return (
         f"Table in {files}, {picture}. Next: {command} compare covariate-shift -a fedbn "
-        "-a fedfor+fedbn, or your own data: docs/data.md"
+        "-a fedfor+fedbn, or your own data: docs/data.md\n"
+        f"All of it as a page; open it with any browser: {page}"
     )
 
 
