@@ -66,9 +66,9 @@ def test_a_run_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     assert len(load_runs([folder, tmp_path, folder / ".." / "a"])) == 1
 
 
-def test_bytes_are_told_round_by_round_and_in_all(tmp_path: Path) -> None:
+def test_bytes_are_told_up_to_each_round_and_in_all(tmp_path: Path) -> None:
     made = payload(made_run(tmp_path / "a", rounds=3))
-    assert made["runs"][0]["series"]["down_cross_device"] == [10_000, 20_000, 20_000]
+    assert made["runs"][0]["series"]["down_cross_device"] == [10_000, 30_000, 50_000]
     assert made["points"][0]["totals"]["0"] == {
         "down_cross_device": 50_000,
         "down_cross_silo": 30_000,
@@ -184,6 +184,19 @@ def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
     assert "train_loss" not in made["runs"][0]["series"]
     assert made["missing"]["agreement"] == ["No run tells how its clients' updates agree."]
     json.dumps(made, allow_nan=False)
+
+
+def test_of_very_many_rounds_not_all_are_drawn_and_it_says_so(tmp_path: Path) -> None:
+    tested = lambda t: t / 10_000 if t % 3 == 0 else None  # noqa: E731
+    made = payload(made_run(tmp_path / "long", rounds=9_000, accuracy=tested))
+    run = made["runs"][0]
+    assert run["rounds"][:2] == [6, 12]
+    assert run["rounds"][-1] == 9_000
+    assert run["series"]["accuracy"][:2] == [0.06, 0.12]
+    assert run["series"]["up"][1] == 12 * 10_000
+    assert "not all are drawn" in made["missing"]["curves"][0]
+    column = [c["metric"] for c in made["points"][0]["table"]["columns"]].index("best")
+    assert made["points"][0]["table"]["rows"][0]["cells"][column]["text"] == "90.0"
 
 
 def test_the_report_command_says_where_it_is(tmp_path: Path, fedfor: Cli) -> None:

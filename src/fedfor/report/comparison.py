@@ -11,7 +11,6 @@ from rich.console import Console
 from ..experiments.comparison import AlgorithmResult, Comparison
 from ..experiments.folder import write_atomically, write_json
 from ..experiments.metrics import METRICS
-from .curves import draw_curves
 from .page import write_page
 from .table import columns, domain_columns, markdown, terminal
 
@@ -46,10 +45,26 @@ def write_report(comparison: Comparison, console: Console) -> None:
     write_page([comparison.path], comparison.path / REPORT)
     can_draw = find_spec("matplotlib") is not None
     if can_draw:
-        draw_curves(comparison, results, comparison.path / "curves.png")
+        _draw_curves(results, comparison.path / "curves.png")
     console.print(
         _closing(comparison.path, can_draw), soft_wrap=True, highlight=False, markup=False
     )
+
+
+def _draw_curves(results: list[AlgorithmResult], path: Path) -> None:
+    """As 'fedfor plot curves' does, of the methods that got as far as a round."""
+    from .loading import read_run
+    from .methods import Method
+    from .plots.asked import Asked, places_of
+    from .plots.curves import draw_learning_curves
+    from .plots.save import save
+
+    methods = [Method(r.label, "", [read_run(run.folder.path) for run in r.runs]) for r in results]
+    drawn = [m for m in methods if any(run.records for run in m.runs)]
+    if drawn:
+        words = "Means over seeds, bands: one deviation"
+        asked = Asked(drawn, places_of(methods), width=6, title=words)
+        save(draw_learning_curves(asked), path, dpi=200)
 
 
 def _closing(path: Path, drawn: bool) -> str:

@@ -12,7 +12,22 @@ from ..experiments.folder import write_atomically
 from .loading import load_runs
 from .page_data import page_data
 
-SCRIPTS = ("basics.js", "chart.js", "sections.js", "live.js", "main.js")
+SCRIPTS = (
+    "basics.js",
+    "chart.js",
+    "series.js",
+    "curves.js",
+    "table.js",
+    "target.js",
+    "parts.js",
+    "traffic.js",
+    "cohort.js",
+    "agreement.js",
+    "settings.js",
+    "runs.js",
+    "live.js",
+    "main.js",
+)
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "

@@ -21,25 +21,52 @@ const COLOURS = 8;
 const dash = (m) => DASHES[(m + Math.floor(m / COLOURS)) % DASHES.length];
 const colour = (m) => `var(--m${m % COLOURS})`;
 const MARKS = [
-  "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0Z", "M-3-3H3V3H-3Z", "M0-4L4 3H-4Z", "M0-4.5L4.5 0L0 4.5L-4.5 0Z",
-  "M-4-3H4L0 4Z", "M-1.2-4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8Z", "M-4 0L0-2L4 0L0 2Z", "M-2-4H2V4H-2Z",
+  "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0Z",
+  "M-3-3H3V3H-3Z",
+  "M0-4L4 3H-4Z",
+  "M0-4.5L4.5 0L0 4.5L-4.5 0Z",
+  "M-4-3H4L0 4Z",
+  "M-1.2-4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8Z",
+  "M-4 0L0-2L4 0L0 2Z",
+  "M-2-4H2V4H-2Z",
 ];
 const mark = (m, x, y) =>
-  svg("path", { d: MARKS[(m + Math.floor(m / COLOURS)) % MARKS.length], transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, fill: colour(m) });
+  svg("path", {
+    d: MARKS[(m + Math.floor(m / COLOURS)) % MARKS.length],
+    transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
+    fill: colour(m),
+  });
 const sample = (m) =>
-  svg("svg", { width: 34, height: 12, viewBox: "0 0 34 12", "aria-hidden": "true" },
-    svg("line", { x1: 1, x2: 33, y1: 6, y2: 6, stroke: colour(m), "stroke-width": 2.2, "stroke-dasharray": dash(m) }), mark(m, 17, 6));
+  svg(
+    "svg",
+    { width: 34, height: 12, viewBox: "0 0 34 12", "aria-hidden": "true" },
+    svg("line", {
+      x1: 1,
+      x2: 33,
+      y1: 6,
+      y2: 6,
+      stroke: colour(m),
+      "stroke-width": 2.2,
+      "stroke-dasharray": dash(m),
+    }),
+    mark(m, 17, 6),
+  );
 
 const digits = (value, most) => value.toLocaleString("en", { maximumFractionDigits: most });
 function figure(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "-";
   const size = Math.abs(value);
-  return size !== 0 && (size < 0.001 || size >= 1e7) ? value.toExponential(2) : digits(value, size >= 100 ? 1 : size >= 1 ? 2 : 4);
+  return size !== 0 && (size < 0.001 || size >= 1e7)
+    ? value.toExponential(2)
+    : digits(value, size >= 100 ? 1 : size >= 1 ? 2 : 4);
 }
 function bytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let place = 0;
-  while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
+  while (value >= 1024 && place < units.length - 1) {
+    value /= 1024;
+    place += 1;
+  }
   return `${digits(value, value >= 100 || place === 0 ? 0 : 2)} ${units[place]}`;
 }
 function duration(seconds) {
@@ -47,6 +74,9 @@ function duration(seconds) {
   if (seconds < 5400) return `${digits(seconds / 60, 0)} min`;
   return seconds < 172800 ? `${digits(seconds / 3600, 1)} h` : `${digits(seconds / 86400, 1)} days`;
 }
+// Not Math.min(...values), which has no room for very many.
+const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 function deviation(values) {
   if (values.length < 2) return 0;
@@ -55,10 +85,49 @@ function deviation(values) {
 }
 const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
 function choice(text, name, options, state, redraw) {
-  const change = (event) => { state[name] = event.target.value; redraw(); };
-  return el("label", {}, `${text} `, el("select", { "data-control": name, onchange: change }, options.map(([v, t]) => option(v, t, state[name]))));
+  const change = (event) => {
+    state[name] = event.target.value;
+    redraw();
+  };
+  return el(
+    "label",
+    {},
+    `${text} `,
+    el(
+      "select",
+      { "data-control": name, onchange: change },
+      options.map(([v, t]) => option(v, t, state[name])),
+    ),
+  );
 }
 function tick(text, name, state, redraw) {
-  const change = (event) => { state[name] = event.target.checked; redraw(); };
-  return el("label", {}, el("input", { type: "checkbox", "data-control": name, checked: state[name], onchange: change }), ` ${text}`);
+  const change = (event) => {
+    state[name] = event.target.checked;
+    redraw();
+  };
+  return el(
+    "label",
+    {},
+    el("input", { type: "checkbox", "data-control": name, checked: state[name], onchange: change }),
+    ` ${text}`,
+  );
 }
+
+// Drawn for the width that there is, and again when that changes.
+function sized(draw) {
+  const holder = el("div", { class: "chart" });
+  const fit = () => {
+    const width = Math.max(240, holder.clientWidth || 700);
+    if (holder.dataset.width === String(width)) return;
+    holder.dataset.width = width;
+    holder.replaceChildren();
+    holder.prepend(draw(width, holder));
+  };
+  new ResizeObserver(fit).observe(holder);
+  return holder;
+}
+const titled = (node, text) => {
+  node.append(svg("title", {}, text));
+  return node;
+};
+const cut = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
