@@ -29,6 +29,26 @@ DataRoot = Annotated[
 ]
 
 
+def _trackers(names: list[str] | None) -> list[str]:
+    """Refused before anything has run, if they cannot work."""
+    if not names:
+        return []
+    from .tracking import known_trackers
+
+    return known_trackers(names)
+
+
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        callback=_trackers,
+        metavar="NAME",
+        help="Send rounds there too: tensorboard, wandb, mlflow or package.module:Class. Repeat.",
+    ),
+]
+
+
 def make_console() -> "Console":
     from rich.console import Console
 

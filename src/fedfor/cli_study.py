@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_shared import DataRoot, make_console, seed_list, stopped, whole_numbers
+from .cli_shared import DataRoot, Track, make_console, seed_list, stopped, whole_numbers
 from .errors import ConfigError, FedforError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def reproduce(
         int | None, typer.Option("--workers", "-w", min=1, help="Processes. Default: one a core.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write to.")] = None,
+    track: Track = None,
 ) -> None:
     """Repeat an experiment of the paper.
 
@@ -74,6 +75,7 @@ def reproduce(
     from .report.paper_table import paper_table
     from .report.progress import RunsProgress, engine_of
     from .report.provenance import commit
+    from .tracking import follow_planned
 
     use_root(data_root)
     how = [a for a in assignments or () if a.partition("=")[0].strip() in HOW]
@@ -89,11 +91,13 @@ def reproduce(
     console, command = make_console(), shlex.join(["fedfor", *sys.argv[1:]])
     points = {cell.folder.path: cell.point for cell in cells}
     progress = RunsProgress(console, cells, group=lambda run: points[run.folder.path])
+    tracking = follow_planned(track or (), cells, command, lambda run: points[run.folder.path])
     about = {"command": command, "commit": commit()}
     count = _workers(workers, where.type)
     try:
-        with progress.shown():
-            ended = run_all(study, cells, path, count, about, progress.end, progress.tick)
+        with tracking, progress.shown():
+            tick = tracking.beside(progress.tick)
+            ended = run_all(study, cells, path, count, about, progress.end, tick)
     except KeyboardInterrupt:
         kept = len(_saved(gather(study, cells), path / RESULTS).cells)
         stopped(command, f"stopped; {kept} runs are done and kept, what was cut off starts again")
