@@ -1,12 +1,13 @@
 # make demo   set up and compare five methods on the bundled data
 # make test   set up and run the tests
+# make docs   set up and build the site from docs/ into site/; open site/index.html
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs docs-serve clean
 .DEFAULT_GOAL := test
 
 demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNNABLE))
@@ -20,6 +21,13 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Not --quiet, which would let warnings pass in spite of --strict.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
+
 # What a run needs is less, and sooner there, than what the tests need.
 $(RUNNABLE): extras := report
 $(INSTALLED): extras := dev
@@ -32,4 +40,4 @@ $(RUNNABLE) $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

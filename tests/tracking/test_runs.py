@@ -184,7 +184,7 @@ def test_a_federation_on_flower_is_tracked_by_its_folder(tmp_path: Path) -> None
 
 def test_the_tracker_in_the_docs_works(fedfor: Cli) -> None:
     page = (Path(__file__).parent.parent.parent / "docs/tracking.md").read_text()
-    source = page.split("```python file=mine.py\n")[1].split("```")[0]
+    source = page.split('```python title="mine.py"\n')[1].split("```")[0]
     Path("of_the_docs.py").write_text(source)
     words = ["run", "prior-shift", *SMALL, "-o", "r", "--track", "of_the_docs:Log"]
     code, _, err = fedfor(*words)

@@ -23,8 +23,11 @@ class Adaptive(ServerOpt):
     keeps: ClassVar[tuple[str, ...]] = ("m", "v")
 
     lr: float = 0.01
+    """The server's step size."""
     beta1: float = 0.9
+    """The momentum of Delta."""
     tau: float = 1e-3
+    """Added to sqrt(v); the larger, the less adaptive."""
 
     def __post_init__(self) -> None:
         require_number(self.name, "lr", self.lr, above=0)
@@ -51,11 +54,19 @@ class Adaptive(ServerOpt):
 
 @dataclass(frozen=True)
 class FedAdagrad(Adaptive):
-    """FedAdagrad (Reddi et al., 2021):  v <- v + Delta^2.  No momentum by default, as there."""
+    """FedAdagrad (Reddi et al., 2021): the server's steps divided by all that has moved so far.
+
+        Delta = mean w_k - w,    m <- beta1 m + (1 - beta1) Delta,    v <- v + Delta^2
+        w <- w + lr m / (sqrt(v) + tau)
+
+    v starts at tau^2, there is no bias correction, and no momentum by default, as in the original.
+    From: Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295.
+    """
 
     name: ClassVar[str] = "fedadagrad"
 
     beta1: float = 0.0
+    """The momentum of Delta."""
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         return v + square
@@ -63,11 +74,20 @@ class FedAdagrad(Adaptive):
 
 @dataclass(frozen=True)
 class FedAdam(Adaptive):
-    """FedAdam (Reddi et al., 2021):  v <- beta2 v + (1 - beta2) Delta^2."""
+    """FedAdam (Reddi et al., 2021): the server's steps divided by what has moved of late.
+
+        Delta = mean w_k - w,    m <- beta1 m + (1 - beta1) Delta
+        v <- beta2 v + (1 - beta2) Delta^2
+        w <- w + lr m / (sqrt(v) + tau)
+
+    v starts at tau^2, and there is no bias correction, as in the original. From: Reddi et al.,
+    Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295.
+    """
 
     name: ClassVar[str] = "fedadam"
 
     beta2: float = 0.99
+    """The memory of v."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +99,15 @@ class FedAdam(Adaptive):
 
 @dataclass(frozen=True)
 class FedYogi(FedAdam):
-    """FedYogi (Reddi et al., 2021):  v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)."""
+    """FedYogi (Reddi et al., 2021): FedAdam whose v falls more slowly.
+
+        Delta = mean w_k - w,    m <- beta1 m + (1 - beta1) Delta
+        v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)
+        w <- w + lr m / (sqrt(v) + tau)
+
+    v starts at tau^2, and there is no bias correction, as in the original. From: Reddi et al.,
+    Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295.
+    """
 
     name: ClassVar[str] = "fedyogi"
 

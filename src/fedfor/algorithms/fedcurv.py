@@ -22,6 +22,9 @@ class FedCurv(ClientOpt):
     diagonals of their empirical Fisher matrices there. Two sums are enough for all of it. A
     client keeps its own share, to take it out of the sums if it is called again in the next
     round; a client that was not there has no share in them.
+
+    From: Shoham et al., Overcoming Forgetting in Federated Learning on Non-IID Data, 2019,
+    arXiv:1910.07796.
     """
 
     name: ClassVar[str] = "fedcurv"
@@ -32,6 +35,7 @@ class FedCurv(ClientOpt):
     needs_fisher: ClassVar[bool] = True
 
     lam: float = 0.001
+    """How strongly a client is held; 0 is FedAvg."""
 
     def __post_init__(self) -> None:
         require_number(self.name, "lam", self.lam, least=0)

@@ -23,6 +23,9 @@ class FedDyn(ClientOpt):
     last model. The FedFOR paper prints the linear term with a plus sign and no server state;
     this follows Acar et al. A client never seen before has h_k = 0: only the proximal term.
     With averaging by examples, the server's sum is the cohort's size times the weighted mean.
+
+    From: Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021,
+    arXiv:2111.04263.
     """
 
     name: ClassVar[str] = "feddyn"
@@ -30,6 +33,7 @@ class FedDyn(ClientOpt):
     server_keeps: ClassVar[tuple[str, ...]] = ("h",)
 
     alpha: float = 0.01
+    """The weight of the proximal term; unstable when small."""
 
     def __post_init__(self) -> None:
         require_number(self.name, "alpha", self.alpha, above=0)

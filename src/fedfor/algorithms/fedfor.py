@@ -42,7 +42,7 @@ def _warn_that_equation_explodes() -> None:
 
 @dataclass(frozen=True)
 class FedFOR(ClientOpt):
-    """FedFOR (Tian, Smith, Kira): penalise local moves against the last global move.
+    """FedFOR (Tian et al., 2022): penalise local moves against the last global move.
 
         L_k(w) + c sum_i U((w_i(t-2) - w_i(t-1)) (w_i - w_i(t-1))),    U(x) = max(x, 0)
 
@@ -67,6 +67,9 @@ class FedFOR(ClientOpt):
     - `int8`: rounded to whole steps, of max|d|/127 in each tensor.
     - `sign`: a bit for the sign of each weight's d, eight to a byte, and the mean of |d| for each
       tensor. A weight that did not move counts as one with d > 0.
+
+    From: Tian, Smith, Kira, FedFOR: Stateless Heterogeneous Federated Learning with First-Order
+    Regularization, 2022, arXiv:2209.10537.
     """
 
     name: ClassVar[str] = "fedfor"
@@ -75,9 +78,13 @@ class FedFOR(ClientOpt):
     difference: ClassVar[str | None] = "direction"
 
     alpha: float = 4.0
+    """How strongly, as `strength` reads it; 0 is FedAvg."""
     strength: Strength = "step"
+    """What alpha means."""
     clip: bool = True
+    """Whether only moves against the last update are penalised; false: the linear form."""
     send: Send = "float32"
+    """The form in which d goes down."""
 
     def __post_init__(self) -> None:
         require_number(self.name, "alpha", self.alpha, least=0)

@@ -25,12 +25,16 @@ class FedPD(ClientOpt):
     may skip the server in some rounds; here it is asked in each (their p = 0). Local training
     starts at w0 rather than at the client's own last model, which saves keeping that.
     A client never seen before has lambda_k = 0: only the proximal term.
+
+    From: Zhang et al., FedPD: A Federated Learning Framework with Optimal Rates and Adaptivity to
+    Non-IID Data, 2020, arXiv:2005.11418.
     """
 
     name: ClassVar[str] = "fedpd"
     keeps: ClassVar[tuple[str, ...]] = ("dual",)
 
     eta: float = 10.0
+    """The Lagrangian's constant: the smaller, the nearer a client stays."""
 
     def __post_init__(self) -> None:
         require_number(self.name, "eta", self.eta, above=0)

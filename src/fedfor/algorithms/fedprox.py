@@ -16,12 +16,16 @@ def fedprox_gradient(w: Tensor, w0: Tensor, mu: Scalar) -> Tensor:
 class FedProx(ClientOpt):
     """FedProx (Li et al., 2020): stay near the global model.
 
-    L_k(w) + mu/2 ||w - w0||^2
+        L_k(w) + mu/2 ||w - w0||^2
+
+    What lets clients do unlike amounts of work in the original is not a part of it here. From: Li
+    et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, arXiv:1812.06127.
     """
 
     name: ClassVar[str] = "fedprox"
 
     mu: float = 0.01
+    """How strongly a client is held; 0 is FedAvg."""
 
     def __post_init__(self) -> None:
         require_number(self.name, "mu", self.mu, least=0)

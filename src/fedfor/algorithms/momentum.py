@@ -18,14 +18,19 @@ def require_momentum(owner: str, setting: str, value: float) -> None:
 class FedAvgM(ServerOpt):
     """FedAvgM (Hsu et al., 2019): server momentum.
 
-    v <- momentum v + (w - mean w_k),    w <- w - lr v
+        v <- momentum v + (w - mean w_k),    w <- w - lr v
+
+    From: Hsu, Qi, Brown, Measuring the Effects of Non-Identical Data Distribution for Federated
+    Visual Classification, 2019, arXiv:1909.06335.
     """
 
     name: ClassVar[str] = "fedavgm"
     keeps: ClassVar[tuple[str, ...]] = ("momentum",)
 
     momentum: float = 0.9
+    """The share of the last step that goes on into this one."""
     lr: float = 1.0
+    """The server's step size."""
 
     def __post_init__(self) -> None:
         require_momentum(self.name, "momentum", self.momentum)
@@ -49,13 +54,18 @@ class SlowMo(ServerOpt):
 
     gamma is the local learning rate of the round. Where it changes, the momentum keeps its
     meaning as a gradient; where it is constant, SlowMo is FedAvgM. `lr` is the paper's alpha.
+
+    From: Wang et al., SlowMo: Improving Communication-Efficient Distributed SGD with Slow
+    Momentum, ICLR 2020, arXiv:1910.00643.
     """
 
     name: ClassVar[str] = "slowmo"
     keeps: ClassVar[tuple[str, ...]] = ("slow_momentum",)
 
     beta: float = 0.5
+    """The share of the last step that goes on into this one."""
     lr: float = 1.0
+    """The server's step size."""
 
     def __post_init__(self) -> None:
         require_momentum(self.name, "beta", self.beta)

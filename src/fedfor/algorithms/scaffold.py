@@ -20,6 +20,9 @@ class Scaffold(ClientOpt):
 
     with eta the local learning rate, tau the local steps taken and N the size of the population.
     The server's step size of the original is the `lr` of the ServerOpt `average`.
+
+    From: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning,
+    ICML 2020, arXiv:1910.06378.
     """
 
     name: ClassVar[str] = "scaffold"

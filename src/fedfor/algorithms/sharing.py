@@ -8,9 +8,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..tensors import Tensors
 
 Sharing = Literal["everything", "all-but-batch-norm"]
-"""`all-but-batch-norm` is FedBN (Li et al., 2021): each client keeps its own batch-norm layers,
-weights and statistics alike. A client never seen before starts from the initial model's. A
-ClientOpt acts on what is shared; the layers that stay are trained plainly."""
+"""`all-but-batch-norm` is FedBN (Li et al., 2021): each client keeps its own batch-norm layers.
+
+    L_k(u, b_k),    u <- mean u_k,    b_k stays on client k
+
+b_k are the batch-norm layers of client k, weights and statistics alike, and u is all else. A client
+never seen before starts from the initial model's. A ClientOpt acts on u; the layers that stay are
+trained plainly. From: Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch
+Normalization, ICLR 2021, arXiv:2102.07623."""
 
 SHARINGS: tuple[str, ...] = get_args(Sharing)
 

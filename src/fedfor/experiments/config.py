@@ -15,7 +15,9 @@ BUNDLED = ("digits", "digit-domains")
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True
+    )
 
 
 class DataConfig(Section):
@@ -61,6 +63,8 @@ class DataConfig(Section):
 
 
 class _PopulationConfig(Section):
+    """What every kind of population has."""
+
     cohort: int = Field(default=10, ge=1)
     """Clients called in each round."""
     concept_shift: float | None = Field(default=None, ge=0, le=1)
@@ -72,9 +76,12 @@ class LongTailConfig(_PopulationConfig):
 
     kind: Literal["long-tail"] = "long-tail"
     clients: int = Field(default=10**10, ge=1)
+    """How many there are. With so many, nobody is called twice."""
     share: float | None = Field(default=None, gt=0, le=1)
-    """0.1, unless there is a `head`."""
+    """The part of each class that a client would have without the tail: 0.1, unless there is a
+    `head`."""
     ratio: float = Field(default=0.01, gt=0, le=1)
+    """Samples of a client's last class for each of its first."""
     head: int | None = Field(default=None, ge=1)
     """Samples of a client's first class, in place of `share`, whatever that says."""
 
@@ -93,10 +100,13 @@ class DirichletConfig(_PopulationConfig):
 
     kind: Literal["dirichlet"]
     clients: int = Field(default=100, ge=1)
+    """How many there are."""
     alpha: float = Field(default=0.3, gt=0)
+    """The smaller, the fewer classes a client has."""
     samples_per_client: int | None = Field(default=None, ge=1)
     """Draw so many for each client, independently; without it, all data are dealt out once."""
     min_samples: int = Field(default=1, ge=1)
+    """The fewest that a client may have when all data are dealt out; else they are dealt again."""
 
 
 class ShardsConfig(_PopulationConfig):
@@ -104,7 +114,9 @@ class ShardsConfig(_PopulationConfig):
 
     kind: Literal["shards"]
     clients: int = Field(default=100, ge=1)
+    """How many there are."""
     shards_per_client: int = Field(default=2, ge=1)
+    """About as many classes as a client has."""
 
 
 class IidConfig(_PopulationConfig):
@@ -112,7 +124,9 @@ class IidConfig(_PopulationConfig):
 
     kind: Literal["iid"]
     clients: int = Field(default=100, ge=1)
+    """How many there are."""
     samples_per_client: int | None = Field(default=None, ge=1)
+    """Draw so many for each client, independently; without it, all data are dealt out once."""
 
 
 class DomainsConfig(_PopulationConfig):
@@ -130,24 +144,31 @@ PopulationConfig = Annotated[
 
 
 class ModelConfig(Section):
+    """What is trained."""
+
     name: str = "cnn"
     """linear, mlp, cnn, cnn-bn, resnet20, digits-net, alexnet-bn, or package.module:function of
     (shape, classes)."""
 
 
 class TrainingConfig(Section):
+    """What a client does in a round."""
+
     epochs: int = Field(default=1, ge=1)
+    """Local epochs, E."""
     batch_size: int = Field(default=32, ge=1)
+    """Samples in a batch."""
     lr: float = Field(default=0.01, gt=0, allow_inf_nan=False)
+    """The local learning rate."""
     lr_decay: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """The rate of round t is lr * lr_decay**(t-1)."""
+    """The rate of round t is `lr * lr_decay**(t-1)`."""
     optimizer: str = "sgd"
     """A class of torch.optim by name; fresh each round."""
     options: dict[str, Any] = {}
     """Its further arguments, such as momentum."""
     augment: list[str] = []
     """Changes to training images, drawn anew each time: flip, crop=4 (pixels), rotate=30
-    (degrees)."""
+    (degrees). What comes in at the edges is 0, the mean colour in CIFAR-10."""
 
     @field_validator("augment", mode="before")
     @classmethod
@@ -156,17 +177,23 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
+    """When the global model is tested, and what is reported of it."""
+
     every: int = Field(default=1, ge=1)
     """Evaluate each so many rounds, and after the last."""
     half: int | None = Field(default=None, ge=1)
-    """The round that counts as half way."""
+    """The round that counts as half way; without it, rounds/2."""
     target: float | None = Field(default=None, gt=0, le=1)
     """The accuracy, as a fraction, whose first round is reported."""
 
 
 class RunConfig(Section):
+    """All settings of a run."""
+
     seed: int = Field(default=0, ge=0)
+    """Model, cohorts, client data and shifts follow from it."""
     rounds: int = Field(default=50, ge=1)
+    """How often the server calls clients, trains and averages."""
     device: str = "cpu"
     """cpu, cuda, cuda:1, ..., or auto."""
     threads: int = Field(default=1, ge=1)
