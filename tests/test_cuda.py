@@ -24,6 +24,8 @@ from fedfor.experiments.run import run_in_folder, start_run
 from fedfor.experiments.simulation import Simulation
 from fedfor.experiments.together import drive_together
 from fedfor.models import build_model, resnet20
+from fedfor.protocol.moves import Moves
+from fedfor.protocol.sums import sums_and_distances
 
 from .engines.stacks import (
     ALGORITHMS,
@@ -177,6 +179,24 @@ def test_fisher_diagonals_of_whole_batches(name: str, precision: Precision, near
     ours = fisher(model, precision).of_batches().double()
     exact = fisher(copy.deepcopy(model).double(), "fp32").of_single_samples()
     assert 0 < float((ours - exact).norm()) < near * float(exact.norm())
+
+
+@pytest.mark.parametrize("weights", [None, [1.0 + k % 3 for k in range(150)]])
+def test_agreement_is_that_of_a_cpu_in_float64(weights: list[float] | None) -> None:
+    """Also where TF32 is allowed, and where our kernel has found the lengths."""
+    draw = torch.Generator().manual_seed(0)
+    start, last = torch.randn(2, 40_000, generator=draw)
+    ends = start + 1e-2 * (torch.randn(150, 40_000, generator=draw) - 0.2 * last)
+    mean, figures = ends.mean(0), []
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        began, move, went, to = (t.to(device, dtype) for t in (start, last, ends, mean))
+        moves = Moves({"w": began}, {"w": move})
+        _, known = sums_and_distances({"w": began}, {"w": went}, weights or [1] * 150)
+        moves.add({"w": went}, weights, known)
+        agreement = moves.agreement({"w": to}, sum(weights or [1] * 150))
+        figures.append([float(number) for number in agreement.tensors])
+    assert figures[1] == pytest.approx(figures[0], rel=1e-5)
 
 
 def test_dropout_depends_on_nobody_else() -> None:

@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -11,8 +12,11 @@ import typer
 
 from . import __version__
 from .cli_data import data_app
-from .cli_shared import DataRoot, make_console, seed_list, stopped, whole_numbers
+from .cli_plot import plot
+from .cli_report import report
+from .cli_shared import DataRoot, Track, make_console, seed_list, stopped, whole_numbers
 from .cli_study import reproduce, show_table
+from .cli_watch import watch
 from .errors import FedforError
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ def _root(
       fedfor run prior-shift --set algorithm.alpha=3 --set rounds=20
       fedfor compare covariate-shift -a fedbn -a fedfor+fedbn --seeds 3
       fedfor resume runs/prior-shift/fedfor-seed0
+      fedfor report runs/compare-covariate-shift
       fedfor algorithms
       fedfor data get cifar10
       fedfor reproduce prior-shift --device cuda
@@ -74,6 +79,7 @@ def run(
     engine: EngineOption = None,
     data_root: DataRoot = None,
     out: Out = None,
+    track: Track = None,
 ) -> None:
     """Run one experiment into a folder.
 
@@ -83,6 +89,7 @@ def run(
       fedfor run my.toml --set algorithm.name=fedprox --set algorithm.mu=0.1 --out runs/prox
       fedfor run my.toml --set algorithm.server.name=fedadam --set seed=7
       fedfor run my.toml --engine vector --set device=cuda --set precision=bf16
+      fedfor run my.toml --track tensorboard
     """
     from .data.official import use_root
     from .experiments.folder import RunFolder
@@ -94,7 +101,7 @@ def run(
     settings = load_config(read_toml(config), chosen, source=config)
     folder = RunFolder(out) if out else _free_folder(Path(config).stem, settings)
     start_run(folder, settings)
-    _run_folder(folder.path)
+    _run_folder(folder.path, track or ())
 
 
 @app.command()
@@ -114,6 +121,7 @@ def compare(
     data_root: DataRoot = None,
     out: Out = None,
     workers: Workers = None,
+    track: Track = None,
 ) -> None:
     """Put several algorithms and seeds into one table.
 
@@ -138,7 +146,7 @@ def compare(
         choice["seeds"] = seed_list(seeds)
     tables["compare"] = choice
     path = out or Path("runs") / f"compare-{Path(config).stem}"
-    _compare(Comparison(tables, path, source=config), workers)
+    _compare(Comparison(tables, path, source=config), workers, track or ())
 
 
 @app.command()
@@ -146,6 +154,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
     data_root: DataRoot = None,
     workers: Workers = None,
+    track: Track = None,
 ) -> None:
     """Go on with a run or comparison that was cut off.
 
@@ -159,9 +168,9 @@ def resume(
 
     use_root(data_root)
     if (folder / "compare.toml").is_file():
-        _compare(Comparison.saved(folder), workers)
+        _compare(Comparison.saved(folder), workers, track or ())
     else:
-        _run_folder(folder)
+        _run_folder(folder, track or ())
 
 
 @app.command("algorithms")
@@ -281,7 +290,10 @@ def new_app(
 
 
 app.command()(reproduce)
+app.command()(report)
+app.command()(plot)
 app.command("table")(show_table)
+app.command()(watch)
 app.add_typer(data_app, name="data")
 
 
@@ -301,30 +313,40 @@ def _free_folder(stem: str, settings: "RunConfig") -> "RunFolder":
     return RunFolder(path)
 
 
-def _run_folder(path: Path) -> None:
+def _again(path: Path, trackers: Sequence[str]) -> str:
+    return " ".join(["fedfor resume", str(path), *(f"--track {name}" for name in trackers)])
+
+
+def _run_folder(path: Path, trackers: Sequence[str]) -> None:
     from .experiments.folder import RunFolder
     from .experiments.run import run_in_folder
     from .report.progress import outcome, show_run
+    from .tracking import Tracking
 
     folder = RunFolder(path)
     config = folder.config()
     name = f"{config.algorithm['name']}, seed {config.seed}"
     console = make_console()
     done = len(folder.records())
+    about, again = {"folder": str(path.absolute()), "name": name}, _again(path, trackers)
     try:
-        with show_run(console, name, done, config.rounds) as on_round:
-            run_in_folder(folder, on_round)
+        with (
+            Tracking(trackers, [about], again) as tracking,
+            show_run(console, name, done, config.rounds) as on_round,
+        ):
+            run_in_folder(folder, tracking.beside(on_round))
     except KeyboardInterrupt:
-        stopped(f"fedfor resume {path}")
+        stopped(again)
     summary = folder.summary() or {}
     text = f"{outcome(summary, config)}. Everything is in {path}"
     console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
-def _compare(comparison: "Comparison", workers: int | None) -> None:
+def _compare(comparison: "Comparison", workers: int | None, trackers: Sequence[str]) -> None:
     from .experiments.compare import compare as run_all
     from .report.comparison import write_report
     from .report.progress import RunsProgress, engine_of
+    from .tracking import follow_planned
 
     console = make_console()
     progress = RunsProgress(console, comparison.runs)
@@ -334,11 +356,12 @@ def _compare(comparison: "Comparison", workers: int | None) -> None:
             f"All {progress.ended} runs are there already; delete {comparison.path} to redo them."
         )
         console.print(text, soft_wrap=True, highlight=False, markup=False)
+    again = _again(comparison.path, trackers)
     try:
-        with progress.shown():
-            ended = run_all(comparison, workers, progress.end, progress.tick)
+        with follow_planned(trackers, comparison.runs, again) as tracking, progress.shown():
+            ended = run_all(comparison, workers, progress.end, tracking.beside(progress.tick))
     except KeyboardInterrupt:
-        stopped(f"fedfor resume {comparison.path}")
+        stopped(again)
     if words := engine_of(comparison.runs):
         console.print(words, soft_wrap=True, highlight=False, markup=False)
     write_report(comparison, console)

@@ -44,6 +44,15 @@ def test_domains_by_name(tmp_path: Path) -> None:
     assert split.test.domain.tolist() == [0, 1, 1]
 
 
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_class_names(tmp_path: Path, kind: type) -> None:
+    given = ["cat", "dog", "it's"]
+    names = np.array([n.encode() for n in given] if kind is bytes else given)
+    split = load_npz(write(tmp_path / "a.npz", class_names=names))
+    assert split.train.class_names == split.test.class_names == ("cat", "dog", "it's")
+    assert load_npz(write(tmp_path / "b.npz")).train.class_names == ()
+
+
 nan = np.zeros((6, 1, 4, 4), np.float32)
 nan[4, 0, 1, 1] = np.nan
 
@@ -73,6 +82,13 @@ nan[4, 0, 1, 1] = np.nan
             {"domain_train": np.zeros((6, 2)), "domain_test": np.array([0, 1, 1])},
             "domain_train must be a row",
         ),
+        (
+            {"class_names": np.array(["a", "b"])},
+            "a.npz (train): 2 class names for 3 classes; give one for each, in order, or none",
+        ),
+        ({"class_names": np.arange(3)}, "class_names must be a row of words"),
+        ({"class_names": np.array([["a"], ["b"], ["c"]])}, "class_names must be a row of words"),
+        ({"class_names": np.array([b"\xff", b"b", b"c"])}, "bytes that are no ASCII"),
     ],
 )
 def test_bad_files_are_told(tmp_path: Path, changed: dict[str, object], words: str) -> None:

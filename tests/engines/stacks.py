@@ -121,7 +121,9 @@ def assert_same_records(ours: Sequence[Record], theirs: Sequence[Record]) -> Non
     for mine, reference in zip(ours, theirs, strict=True):
         assert mine.keys() == reference.keys()
         for key, value in reference.items():
-            close = pytest.approx(value, rel=1e-5) if isinstance(value, float) else value
+            # A weight that nobody moved has a last global move of rounding noise, of either sign.
+            slack = {"abs": 2e-4} if key == "opposing" else {"rel": 1e-5}
+            close = pytest.approx(value, **slack) if isinstance(value, float) else value
             assert mine[key] == close, key
 
 

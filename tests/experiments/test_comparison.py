@@ -12,7 +12,6 @@ from fedfor.experiments.folder import RunFolder, locked, sha256
 from fedfor.experiments.metrics import Spread
 from fedfor.experiments.run import run_in_folder, start_run
 from fedfor.report.comparison import write_report
-from fedfor.report.curves import curve
 from fedfor.report.progress import RunsProgress
 from fedfor.report.table import columns, domain_columns, markdown, per_cent, rows, whole
 
@@ -118,15 +117,6 @@ def test_winners_are_marked(done: Comparison) -> None:
         assert [row[c].winner for row in table] == [v == wanted for v in values]
     assert not any(cell.winner for cell in table[2][:3])  # it diverged
     assert markdown(results, shown).count("**") == 2 * sum(c.winner for row in table for c in row)
-
-
-def test_curves_are_the_records(done: Comparison) -> None:
-    rounds, means, spreads = curve(done.results()[0])
-    records = [r.folder.records() for r in done.runs if r.label == "fedavg"]
-    assert rounds == [1, 2, 3]
-    first = [100 * run[0]["accuracy"] for run in records]
-    assert means[0] == pytest.approx(sum(first) / 2)
-    assert spreads[0] == pytest.approx(abs(first[0] - first[1]) / 2**0.5)
 
 
 def test_cells() -> None:

@@ -80,6 +80,10 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     records = folder.records()
     assert [r["round"] for r in records] == [1, 2, 3, 4, 5]
     assert ["accuracy" in r for r in records] == [False, True, False, True, True]
+    assert ["classes" in r for r in records] == [False, True, False, True, True]
+    assert [r["opposing"] is None for r in records] == [True, False, False, False, False]
+    assert all(0 < r["opposing"] < 1 for r in records[1:])
+    assert all(0 < r["cosine"] < 1 < r["disagreement"] for r in records)
     assert folder.config() == config("fedfor", "evaluation.every=2")
     summary = folder.summary()
     assert summary is not None

@@ -71,7 +71,8 @@ def test_every_algorithm_is_the_simulators(name: str) -> None:
     history = simulated(algorithm)
     assert_same(got, history)
     for ours, theirs in zip(strategy.records, history.records, strict=True):
-        both = theirs.keys() - {"accuracy", "loss"}
+        both = theirs.keys() - {"accuracy", "loss", "classes"}  # which a client does not tell
+        assert {"disagreement", "cosine", "opposing"} <= both
         assert {k: ours[k] for k in both} == {k: theirs[k] for k in both}
         assert ours["accuracy"] == pytest.approx(theirs["accuracy"])
         assert ours["loss"] == pytest.approx(theirs["loss"])

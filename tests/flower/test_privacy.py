@@ -121,6 +121,29 @@ def test_the_direction_does_not_tell_the_noise(own_start: bool) -> None:
     assert not torch.equal(weights(of_round[1])[name], weights(again.asked[NODES])[name])
 
 
+@pytest.mark.parametrize("algorithm", ["fedfor", "fedavg"])
+@pytest.mark.parametrize("own_start", [False, True])
+def test_agreement_is_with_the_models_that_clients_saw(algorithm: str, own_start: bool) -> None:
+    """`opposing` counts moves against the last global move, noise and all."""
+    grid = InProcessGrid(client_app(NODES), NODES)
+    strategy = inner(algorithm)
+    wrapped = DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 0.5, NODES)
+    if own_start:
+        wrapped.start(grid, inner().arrays(), num_rounds=ROUNDS)
+    else:
+        start(wrapped, grid, num_rounds=ROUNDS)
+    seen = [weights(grid.asked[t * NODES]) for t in range(ROUNDS)]
+    assert strategy.records[0]["opposing"] is None
+    for t, (before, now) in enumerate(itertools.pairwise(seen), start=1):
+        against, of = 0, 0
+        for reply in grid.replies[t * NODES : (t + 1) * NODES]:
+            for name, w in weights(reply).items():
+                against += int(((before[name] - now[name]) * (w - now[name]) > 0).sum())
+                of += w.numel()
+        # Clipping shortens a move and may round a tiny part of it away.
+        assert strategy.records[t]["opposing"] == pytest.approx(against / of, abs=5e-3)
+
+
 def test_what_would_go_up_unprotected_is_refused() -> None:
     for name in ("scaffold", "fedcurv"):
         wrapped = DifferentialPrivacyServerSideFixedClipping(inner(name), 1.0, 1.0, NODES)

@@ -7,9 +7,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedfor.errors import ConfigError
-from fedfor.report.curves import line_style
-from fedfor.report.paper_figure import PANELS, _mean_curve, draw_figure
+from fedfor.report.loading import from_results
+from fedfor.report.methods import Method, methods_of, of_key
+from fedfor.report.palette import line_style
+from fedfor.report.paper_figure import PANELS, draw_figure
 from fedfor.report.paper_table import paper_table
+from fedfor.report.plots.curves import best_so_far
 from fedfor.report.strengths import alphas
 
 from .made import changed, results
@@ -192,12 +195,18 @@ def test_odd_names_are_escaped() -> None:
 
 def test_curves_are_drawn_at_the_rounds_that_were_tested() -> None:
     one = results().cells[0].model_copy(update={"at": (10, 20, 25), "accuracy": (1.0, 2.0, 3.0)})
-    short = one.model_copy(update={"at": (), "accuracy": (5.0, 6.0)})
     assert one.curve == {10: 1.0, 20: 2.0, 25: 3.0}
-    assert _mean_curve([one, short])[0] == [1, 2, 10, 20, 25]
-    swings = one.model_copy(update={"accuracy": (3.0, 1.0, 4.0)})
-    assert _mean_curve([one, swings])[1] == [2.0, 1.5, 3.5]
-    assert _mean_curve([one, swings], so_far=True)[1] == [2.0, 2.5, 3.5]
+
+    def method(**second: tuple[float, ...]) -> Method:
+        cells = [one, one.model_copy(update={"seed": 1, **second})]
+        return methods_of(from_results(changed(results(), cells=cells), Path()))[0]
+
+    per_cent = of_key("accuracy", 100)
+    short = method(at=(), accuracy=(5.0, 6.0))
+    assert short.band(per_cent).at == [1, 2, 10, 20, 25]
+    swings = method(accuracy=(3.0, 1.0, 4.0))
+    assert swings.band(per_cent).means == pytest.approx([2.0, 1.5, 3.5])
+    assert best_so_far(swings).band(per_cent).means == pytest.approx([2.0, 2.5, 3.5])
 
 
 @pytest.mark.parametrize("figure", PANELS)

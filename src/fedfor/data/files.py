@@ -14,7 +14,7 @@ def load_npz(path: Path) -> DataSplit:
     """Your own data: an .npz file with x_train, y_train, x_test, y_test.
 
     x of type uint8 is scaled to 0..1. With domain_train and domain_test (names or numbers), there
-    can be a client for each domain.
+    can be a client for each domain. With class_names, reports call the classes by them.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -30,8 +30,22 @@ def load_npz(path: Path) -> DataSplit:
     if "domain_train" in arrays and "domain_test" in arrays:
         both = [arrays[f"domain_{part}"].astype(str).ravel() for part in ("train", "test")]
         names = tuple(np.unique(np.concatenate(both)).tolist())
-    train, test = (_part(path, arrays, part, classes, names) for part in ("train", "test"))
+    called = _class_names(path, arrays)
+    train, test = (_part(path, arrays, part, classes, names, called) for part in ("train", "test"))
     return DataSplit(train, test)
+
+
+def _class_names(path: Path, arrays: dict[str, NDArray[Any]]) -> tuple[str, ...]:
+    if (given := arrays.get("class_names")) is None:
+        return ()
+    if given.ndim != 1 or given.dtype.kind not in "US":
+        raise DataError(f"{path.name}: class_names must be a row of words, one for each class")
+    try:
+        return tuple(given.astype(str).tolist())
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path.name}: class_names holds bytes that are no ASCII; save them as text"
+        ) from error
 
 
 def _require_labels(where: str, y: NDArray[np.generic]) -> None:
@@ -64,6 +78,7 @@ def _part(
     part: str,
     classes: int,
     names: tuple[str, ...],
+    class_names: tuple[str, ...],
 ) -> LabelledData:
     x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
     where = f"{path.name} ({part})"
@@ -79,4 +94,5 @@ def _part(
         if given.ndim != 1 or not set(given.tolist()) <= set(names):
             raise DataError(f"{where}: domain_{part} must be a row, one name for each sample")
         domain = torch.tensor([names.index(name) for name in given.tolist()])
-    return LabelledData(where, scaled, torch.from_numpy(y.astype(np.int64)), classes, names, domain)
+    labels = torch.from_numpy(y.astype(np.int64))
+    return LabelledData(where, scaled, labels, classes, names, domain, class_names)

@@ -12,7 +12,10 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LabelledData:
-    """Inputs and labels 0 to classes-1; with `domains`, also where each sample comes from."""
+    """Inputs and labels 0 to classes-1; with `domains`, also where each sample comes from.
+
+    `class_names`, where there are any, are one for each class, for reports.
+    """
 
     name: str
     x: Tensor
@@ -20,6 +23,7 @@ class LabelledData:
     classes: int
     domains: tuple[str, ...] = ()
     domain: Tensor | None = None
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -43,6 +47,9 @@ class LabelledData:
             )
         if self.domain is not None and len(self.domain) != len(self.y):
             raise DataError(f"{self.name}: {len(self.domain)} domains for {len(self.y)} labels")
+        if self.class_names and len(self.class_names) != self.classes:
+            given = f"{len(self.class_names)} class names for {self.classes} classes"
+            raise DataError(f"{self.name}: {given}; give one for each, in order, or none")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -92,3 +99,8 @@ class Samples:
 
     def all(self) -> tuple[Tensor, Tensor]:
         return self.batch(slice(None))
+
+    def own_classes(self) -> Rows:
+        """The class of each sample, whatever label the class has now."""
+        own: Rows = self.data.y.cpu().numpy()[self.rows]
+        return own

@@ -2,10 +2,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..data import Samples
+from ..data.labelled import Rows
 from ..protocol import Kept, Message, Reply, StackedReply
 from ..tensors import Tensors
 
@@ -68,6 +70,17 @@ class Exam:
 class Score:
     accuracy: float
     loss: float
+    by_class: tuple[float | None, ...] = ()
+    """The accuracy on the samples of each class, None where there are none. A sample's class is
+    its own, whatever label the class has now."""
+
+
+def score(samples: Samples, right: Rows, loss: float) -> Score:
+    """From how many samples of each class were right, and the mean loss."""
+    there = np.bincount(samples.own_classes(), minlength=samples.data.classes)
+    pairs = zip(right.tolist(), there.tolist(), strict=True)
+    by_class = tuple(good / count if count else None for good, count in pairs)
+    return Score(int(right.sum()) / len(samples), loss, by_class)
 
 
 MOST_TESTED = 1024

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +17,7 @@ from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
 from ..randomness import generator, torch_seeded
 from ..tensors import Tensors
 from .batches import plan_batches
-from .engine import Ahead, Exam, Job, Result, Score, evaluation_batch, single_sample
+from .engine import Ahead, Exam, Job, Result, Score, evaluation_batch, score, single_sample
 from .fisher import Loss, fisher_diagonal
 from .training import Training
 
@@ -88,15 +89,17 @@ class SerialEngine:
         load_tensors(self.model, exam.model)
         load_tensors(self.model, kept.extras[OWN_LAYERS] if kept else self.initial_own)
         self.model.eval()
-        correct, loss = 0, 0.0
+        own, right, loss = samples.own_classes(), np.zeros(samples.data.classes, np.int64), 0.0
         with torch.no_grad():
             batch = evaluation_batch(samples)
             for start in range(0, len(samples), batch):
-                x, y = self._to_device(samples.batch(slice(start, start + batch)))
+                some = slice(start, start + batch)
+                x, y = self._to_device(samples.batch(some))
                 outputs = self.model(x)
                 loss += float(self.loss(outputs, y)) * len(y)
-                correct += int((outputs.argmax(dim=1) == y).sum())
-        return Score(correct / len(samples), loss / len(samples))
+                good = (outputs.argmax(dim=1) == y).cpu().numpy()
+                right += np.bincount(own[some][good], minlength=len(right))
+        return score(samples, right, loss / len(samples))
 
     def _loss(self, x: Tensor, y: Tensor, client: int) -> Tensor:
         try:

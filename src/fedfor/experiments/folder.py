@@ -91,19 +91,7 @@ class RunFolder:
 
     def records(self) -> list[Record]:
         """The rounds done, up to the first line that is damaged or cut short."""
-        records: list[Record] = []
-        if not self.rounds_path.is_file():
-            return records
-        for line in self.rounds_path.read_bytes().splitlines(keepends=True):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                break
-            whole = isinstance(record, dict) and line.endswith(b"\n")
-            if not whole or record.get("round") != len(records) + 1 or "seconds" not in record:
-                break
-            records.append(record)
-        return records
+        return whole_records(self.rounds_path.read_bytes()) if self.rounds_path.is_file() else []
 
     def append(self, record: Record) -> None:
         with self.rounds_path.open("ab") as file:
@@ -220,6 +208,21 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def whole_records(content: bytes, done: int = 0) -> list[Record]:
+    """What lines say of the rounds after these, up to the first that is damaged or cut short."""
+    records: list[Record] = []
+    for line in content.splitlines(keepends=True):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        whole = isinstance(record, dict) and line.endswith(b"\n")
+        if not whole or record.get("round") != done + len(records) + 1 or "seconds" not in record:
+            break
+        records.append(record)
+    return records
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:

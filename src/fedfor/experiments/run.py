@@ -10,6 +10,7 @@ import torch
 from ..errors import DivergedError, FolderError
 from ..tensors import Tensors
 from .build import Shared, build_simulation
+from .cohort import write_cohort
 from .config import RunConfig
 from .folder import Checkpoint, RunFolder, locked
 from .metrics import summarise
@@ -62,6 +63,7 @@ def _run(
     simulation = build_simulation(config, store, shared)
     if done:
         simulation.server.load_state(done, checkpoint.state)
+    write_cohort(folder, simulation)
     folder.summary_path.unlink(missing_ok=True)
     try:
         for t in range(done + 1, config.rounds + 1):

@@ -14,13 +14,16 @@ from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..engines.engine import Ahead
 from ..errors import ConfigError, DivergedError
-from ..protocol import Aggregation, Message, Server
+from ..protocol import Aggregation, Agreement, Message, Server
 from ..tensors import first_not_finite
 from .store import MemoryStore, Store
 from .work import Evaluate, Steps, Train, drive
 
 Record = dict[str, Any]
 """What is known of one round: a line of the run's record."""
+
+MOST_CLASSES = 100
+"""Of which a round's record tells the accuracies: nobody looks at more, and every line has them."""
 
 
 class Simulation:
@@ -95,17 +98,18 @@ class Simulation:
     ) -> Record:
         """The server's step. The one time in a round that a GPU is waited for."""
         before, t = self.server.snapshot(), self.server.round + 1
-        disagreement = self.server.finish(replies, self.training.lr_in(t))
-        loss, finite = torch.stack(losses).sum(), self.server.seems_finite()
-        numbers = _read([disagreement, loss, finite, *(sound for _, sound in unchecked)])
+        agreed = self.server.finish(replies, self.training.lr_in(t)).tensors
+        told = [torch.stack(losses).sum(), self.server.seems_finite()]
+        numbers = _read([*agreed, *told, *(sound for _, sound in unchecked)])
+        agreement, (loss, finite, *sound) = numbers[: len(agreed)], numbers[len(agreed) :]
         try:
-            for (result, _), is_sound in zip(unchecked, numbers[3:], strict=True):
+            for (result, _), is_sound in zip(unchecked, sound, strict=True):
                 self._require_sound(result, replies.message, bool(is_sound))
-            self._require_finite(replies.message, bool(numbers[2]))
+            self._require_finite(replies.message, bool(finite))
         except DivergedError:
             self.server.load_state(t - 1, before)  # what is kept of the run is its last good model
             raise
-        return {"disagreement": numbers[0], "train_loss": numbers[1] / replies.count}
+        return {**Agreement.record(agreement), "train_loss": loss / replies.count}
 
     def _clients(self, t: int) -> list[int]:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
@@ -164,6 +168,8 @@ class Simulation:
         }
         if len(scores) > 1:
             record["domains"] = {name: score.accuracy for name, score in scores.items()}
+        elif 0 < len(by_class := next(iter(scores.values())).by_class) <= MOST_CLASSES:
+            record["classes"] = list(by_class)
         return record
 
     def _exams(self, test: TestSet, clients: list[int]) -> list[Exam]:
@@ -196,6 +202,10 @@ def _read(numbers: Sequence[Tensor]) -> list[float]:
 
 
 def _mean(scores: list[Score]) -> Score:
+    """Of exams on the same samples."""
+    by_class = zip(*(s.by_class for s in scores), strict=True)
     return Score(
-        sum(s.accuracy for s in scores) / len(scores), sum(s.loss for s in scores) / len(scores)
+        sum(s.accuracy for s in scores) / len(scores),
+        sum(s.loss for s in scores) / len(scores),
+        tuple(None if None in of_class else sum(of_class) / len(scores) for of_class in by_class),
     )

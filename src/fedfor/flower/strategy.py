@@ -14,7 +14,7 @@ from torch import nn
 
 from ..algorithms import Algorithm, ClientOpt, settings
 from ..errors import ConfigError, require_choice, require_number, require_whole
-from ..protocol import Server
+from ..protocol import Agreement, Server
 from ..randomness import entropy
 from ..tensors import Extras, Tensors, first_not_finite
 from .account import Account, Record, scores
@@ -266,21 +266,22 @@ class Strategy(FedAvg):
         if not self._is_sifted:
             account.came_up(replies)
         good, bad = self._inbox.trained(replies, account.sent)
-        good, disagreement = self._step(in_order(good), bad)
+        good, agreement = self._step(in_order(good), bad)
         self._inbox.tell("aggregate_train", len(good), bad)
         account.rejected += bad
-        if disagreement is None:
+        if agreement is None:
             return None, None
         self._outbox.used(account.sent, (one.node for one in good))
         self._state_bytes |= {r.node: r.about.state_bytes for r in good if r.about}
-        record = account.record(good, self._state_bytes) | {"disagreement": disagreement}
+        told = Agreement.record([float(number) for number in agreement.tensors])
+        record = account.record(good, self._state_bytes) | told
         self.records.append(record)
         metrics = [(one.reply.examples, one.metrics) for one in good]
         return self.arrays(), self.train_metrics_aggr_fn(common_metrics(metrics), EXAMPLES)
 
     def _step(
         self, good: list[GoodReply], bad: list[Rejected]
-    ) -> tuple[list[GoodReply], float | None]:
+    ) -> tuple[list[GoodReply], Agreement | None]:
         """Move the model by these replies; None where they are too few.
 
         Finite replies can make a model that is not: then the longest is left out.
@@ -290,11 +291,11 @@ class Strategy(FedAvg):
             aggregation = self.server.begin()
             for one in good:
                 aggregation.add(one.reply, checked=True)
-            disagreement = float(self.server.finish(aggregation, _client_lr(good)))
+            agreement = self.server.finish(aggregation, _client_lr(good))
             sent = aggregation.message
             if self._is_finite(sent.buffers):
                 self._before = before
-                return good, disagreement
+                return good, agreement
             self.server.load_state(done, state)
             norms = {one.node: one.norm(PARAMETERS, sent) for one in good}
             worst = max(norms, key=lambda node: norms[node])

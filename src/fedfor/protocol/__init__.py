@@ -2,6 +2,16 @@
 
 from .local import Kept, LocalRound
 from .message import Message, Reply, StackedReply
+from .moves import Agreement
 from .server import Aggregation, Server
 
-__all__ = ["Aggregation", "Kept", "LocalRound", "Message", "Reply", "Server", "StackedReply"]
+__all__ = [
+    "Aggregation",
+    "Agreement",
+    "Kept",
+    "LocalRound",
+    "Message",
+    "Reply",
+    "Server",
+    "StackedReply",
+]

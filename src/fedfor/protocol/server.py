@@ -13,8 +13,12 @@ from ..tensors import Extras, Tensors, copies, seem_finite
 from .compression import FORMS, encode_extras
 from .elementwise import steps_elementwise
 from .message import Message, Reply, StackedReply
+from .moves import Agreement, Moves
 from .rows import Rows, row_order
-from .sums import Sums, distances, sums, sums_and_distances
+from .sums import Sums, sums, sums_and_distances
+
+BEFORE = "before"
+"""In the state: the parameters before the last step, where no ClientOpt keeps what it moved."""
 
 
 class Server:
@@ -55,6 +59,8 @@ class Server:
             kept: {n: torch.full_like(w, server.initial(kept)) for n, w in self.params.items()}
             for kept in server.keeps
         }
+        self._keeps_last_move = client.difference in self.client_state
+        self._before: Tensors = {}
         joined = in_rows and steps_elementwise(self.algorithm)
         order = row_order(model) if joined else self.params
         self._rows = Rows({n: self.params[n] for n in order if n in self.params}, joined)
@@ -93,7 +99,7 @@ class Server:
         """One step of the global model. Replies are summed as they come and not held.
 
         Gives back how much the clients disagree: the mean length of a client's move over the
-        length of their mean move. 1 is full agreement.
+        length of their mean move. 1 is full agreement. `finish` tells more of how they agree.
 
         They may be a generator that trains as it goes, so nothing here switches autograd off. A
         reply that cannot be one is refused, unless the caller has `checked` them all.
@@ -101,22 +107,39 @@ class Server:
         aggregation = self.begin()
         for reply in replies:
             aggregation.add(reply, checked=checked)
-        return float(self.finish(aggregation, client_lr))
+        return float(self.finish(aggregation, client_lr).disagreement)
 
     def begin(self) -> "Aggregation":
         """For callers that get the replies one by one: `add` each, then `finish` the round."""
         # Replies answer the model; extras need not be encoded once more for them.
         sent = Message(self.round + 1, dict(self.params), dict(self.buffers))
-        return Aggregation(self.algorithm, sent, self._rows, self._buffer_rows)
+        last = self._last_move()
+        return Aggregation(self.algorithm, sent, self._rows, self._buffer_rows, last)
 
-    def finish(self, replies: "Aggregation", client_lr: float) -> Tensor:
+    def _last_move(self) -> Tensors | None:
+        """w(t-2) - w(t-1) in rows, whatever the algorithm; None where it is not known."""
+        difference = self.algorithm.client.difference
+        if self.round and difference is not None and self._keeps_last_move:
+            return self._rows.join(self.client_state[difference])
+        if not self._before:
+            return None
+        before, now = self._rows.join(self._before), self._rows.join(self.params)
+        return {name: w - now[name] for name, w in before.items()}
+
+    def finish(self, replies: "Aggregation", client_lr: float) -> Agreement:
         """The step itself, as `aggregate` does it. A GPU is not waited for."""
         mean, sums_of_extras = replies.mean(), replies.sums()
-        disagreement = replies.disagreement(mean)
+        agreement, before = replies.agreement(mean), dict(self.params)
         self._step(mean, sums_of_extras, Cohort(replies.count, self.population), client_lr)
         self.buffers |= self._buffer_rows.split(mean)
+        self._came_from(before)
         self.round += 1
-        return disagreement
+        return agreement
+
+    def _came_from(self, before: Tensors) -> None:
+        """Hold on to where the last step began. It is no copy: steps make new tensors."""
+        if not self._keeps_last_move:
+            self._before = dict(before)
 
     def _step(self, mean: Tensors, sums: Extras, cohort: Cohort, client_lr: float) -> None:
         """ClientOpt's server side, then the ServerOpt: on each parameter, or on all in a row."""
@@ -153,6 +176,7 @@ class Server:
             self.buffers[name] = model[name].to(held.device, held.dtype)
         if before is None:
             return
+        self._came_from(before)
         for name, new in self.params.items():
             state = {extra: tensors[name] for extra, tensors in self.client_state.items()}
             state = self.algorithm.client.after(before[name], new, state)
@@ -167,6 +191,9 @@ class Server:
 
     def state(self) -> Extras:
         """All that a restarted server needs besides `round`."""
+        return {**self._held(), **({} if self._keeps_last_move else {BEFORE: self._before})}
+
+    def _held(self) -> Extras:
         return {
             "params": self.params,
             "buffers": self.buffers,
@@ -179,24 +206,39 @@ class Server:
         return {extra: dict(tensors) for extra, tensors in self.state().items()}
 
     def load_state(self, round: int, state: Extras) -> None:  # noqa: A002
-        """Go on from a saved state of the same algorithm and model."""
-        for extra, tensors in self.state().items():
-            for name, tensor in tensors.items():
-                saved = state.get(extra, {}).get(name)
-                if saved is None or saved.shape != tensor.shape:
-                    raise ConfigError(
-                        f"the saved state does not fit: '{extra}/{name}' is "
-                        + ("missing" if saved is None else f"of shape {tuple(saved.shape)}")
-                    )
-                tensors[name] = saved.to(tensor.device, tensor.dtype).clone()
+        """Go on from a saved state of the same algorithm and model.
+
+        An older one may not tell where the last step began: for a round, `opposing` is not known.
+        """
+        for extra, tensors in self._held().items():
+            tensors |= _fitting(extra, state.get(extra, {}), tensors)
+        before = {} if self._keeps_last_move else state.get(BEFORE, {})
+        self._before = _fitting(BEFORE, before, self.params) if before else {}
         self.round = round
+
+
+def _fitting(extra: str, saved: Tensors, like: Tensors) -> Tensors:
+    """Copies of what was saved, which must be such tensors."""
+    for name, tensor in like.items():
+        found = saved.get(name)
+        if found is None or found.shape != tensor.shape:
+            raise ConfigError(
+                f"the saved state does not fit: '{extra}/{name}' is "
+                + ("missing" if found is None else f"of shape {tuple(found.shape)}")
+            )
+    return {n: saved[n].to(t.device, t.dtype).clone() for n, t in like.items()}
 
 
 class Aggregation:
     """The replies of a round, summed as they come and not held."""
 
     def __init__(
-        self, algorithm: Algorithm, message: Message, rows: Rows, buffer_rows: Rows
+        self,
+        algorithm: Algorithm,
+        message: Message,
+        rows: Rows,
+        buffer_rows: Rows,
+        last_move: Tensors | None,
     ) -> None:
         self.algorithm, self.message = algorithm, message
         self._rows, self._buffer_rows = rows, buffer_rows
@@ -205,7 +247,7 @@ class Aggregation:
         self.count = 0
         self._total = 0
         self._sums = Sums()
-        self._lengths: Tensor | float = 0.0
+        self._moves = Moves(self._start, last_move)
 
     def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> Tensor:
         """Count a reply in. One that cannot be one is refused, unless the caller has `checked`.
@@ -220,7 +262,8 @@ class Aggregation:
         by_examples = self.algorithm.weighting == "examples"
         weights = list(reply.examples) if by_examples else [1] * len(reply)
         model = self._rows.join(reply.model) | self._buffer_rows.join(reply.model)
-        totals, lengths = sums_and_distances(self._start, model, weights)
+        totals, known = sums_and_distances(self._start, model, weights)
+        lengths = self._moves.add(model, weights if by_examples else None, known)
         to_check = [
             lengths,
             *(totals[n] for n, b in self._buffers.items() if b.is_floating_point()),
@@ -230,8 +273,6 @@ class Aggregation:
             of_extra = sums(self._rows.join(tensors), [1] * len(reply))
             to_check += of_extra.values()
             self._sums.add(extra, of_extra)
-        counted = lengths * torch.tensor(weights).to(lengths) if by_examples else lengths
-        self._lengths += counted.sum()
         self._total += sum(weights)
         self.count += len(reply)
         return seem_finite(to_check)
@@ -252,8 +293,5 @@ class Aggregation:
         up = self.algorithm.client.up
         return {extra: self._sums.over(extra, self._start, 1) for extra in up}
 
-    def disagreement(self, mean: Tensors) -> Tensor:
-        """The mean length of a client's move over the length of their mean move."""
-        together = distances(self._start, {n: mean[n][None] for n in self._start})[0]
-        ratio = self._lengths / self._total / together
-        return torch.where(together == 0, torch.ones_like(ratio), ratio)
+    def agreement(self, mean: Tensors) -> Agreement:
+        return self._moves.agreement(mean, self._total)

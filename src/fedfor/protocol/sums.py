@@ -1,4 +1,4 @@
-"""What a round needs of the replies of many clients: their sum, and how far each has moved."""
+"""Sums over the replies of many clients."""
 
 import functools
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from torch import Tensor
 from ..tensors import Extras, Tensors, wide
 
 AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
+FEW = 16  # the same, where little memory counts for more than few steps
 
 BLOCK = 2**17
 """Columns that a CPU works on at once: of more it would leave its cache, and lose digits of their
@@ -45,48 +46,47 @@ def sums(stacked: Tensors, weights: Sequence[float]) -> Tensors:
 
 def sums_and_distances(
     start: Tensors, ends: Tensors, weights: Sequence[float]
-) -> tuple[Tensors, Tensor]:
-    """The weighted sums of where clients ended, and how far each is from the start."""
-    if _in_one_pass(start, ends):
-        found, lengths = _kernels().sums_and_distances(start, ends, weights)
-        return found | sums({n: t for n, t in ends.items() if n not in start}, weights), lengths
-    return sums(ends, weights), distances(start, ends)
+) -> tuple[Tensors, Tensor | None]:
+    """The weighted sums of where clients ended; and how far each is from the start, where our
+    kernel tells it by the way."""
+    if not _in_one_pass(start, ends):
+        return sums(ends, weights), None
+    found, lengths = _kernels().sums_and_distances(start, ends, weights)
+    return found | sums({n: t for n, t in ends.items() if n not in start}, weights), lengths
 
 
-def distances(start: Tensors, ends: Tensors) -> Tensor:
-    """How far each client of a stack has moved."""
-    moves = [
-        torch.linalg.vector_norm((end - begin).flatten(1), dim=1)
-        if begin.ndim
-        else (end - begin).abs()
-        for name, w in start.items()
-        for begin, end in zip(_blocks(w), _blocks(ends[name], leading=1), strict=True)
-    ]
-    lengths: Tensor = torch.linalg.vector_norm(torch.stack(moves).to(wide(moves[0])), dim=0)
-    return lengths
-
-
-def _blocks(tensor: Tensor, leading: int = 0) -> Sequence[Tensor]:
-    """A row, or one for each client, in parts for a CPU; anything else as it is."""
-    is_row = tensor.ndim == leading + 1
-    if tensor.device.type != "cpu" or not is_row or tensor.shape[-1] <= BLOCK:
-        return (tensor,)
-    blocks: Sequence[Tensor] = tensor.split(BLOCK, dim=-1)  # type: ignore[no-untyped-call]
+def _blocks(stacked: Tensor) -> Sequence[Tensor]:
+    """A row for each client, in parts for a CPU; anything else as it is."""
+    if stacked.device.type != "cpu" or stacked.ndim != 2 or stacked.shape[1] <= BLOCK:
+        return (stacked,)
+    blocks: Sequence[Tensor] = stacked.split(BLOCK, dim=1)  # type: ignore[no-untyped-call]
     return blocks
 
 
 def _weighted_sum(stacked: Tensor, weights: Sequence[float]) -> Tensor:
-    blocks = _blocks(stacked, leading=1)
+    blocks = _blocks(stacked)
     if len(blocks) > 1:
         return torch.cat([_weighted_sum(block, weights) for block in blocks])
     dtype = wide(stacked)
     if all(weight == 1 for weight in weights):
-        return stacked.sum(dim=0, dtype=dtype)
+        return _sum(stacked, dtype)
     total = torch.zeros(stacked.shape[1:], dtype=dtype, device=stacked.device)
     scale = torch.tensor(weights, dtype=dtype, device=stacked.device)
     for first in range(0, len(stacked), AT_A_TIME):
         some, of_them = (t[first : first + AT_A_TIME] for t in (stacked, scale))
         total += (some.to(dtype) * of_them.view(-1, *(1,) * total.ndim)).sum(dim=0)
+    return total
+
+
+def _sum(stacked: Tensor, dtype: torch.dtype) -> Tensor:
+    if stacked.device.type != "cpu":
+        return stacked.sum(dim=0, dtype=dtype)
+    if len(stacked) == 1:
+        return stacked[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
+    # A CPU makes a wide copy first, and new memory costs it more than the sum: so, a few at once.
+    total = stacked[:FEW].sum(dim=0, dtype=dtype)
+    for first in range(FEW, len(stacked), FEW):
+        total += stacked[first : first + FEW].sum(dim=0, dtype=dtype)
     return total
 
 

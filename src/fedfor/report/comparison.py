@@ -43,34 +43,36 @@ def write_report(comparison: Comparison, console: Console) -> None:
     write_atomically(comparison.path / "table.md", text.encode())
     write_json(comparison.path / "comparison.json", as_json(comparison, results))
     write_page([comparison.path], comparison.path / REPORT)
-    can_draw = find_spec("matplotlib") is not None
-    if can_draw:
-        _draw_curves(results, comparison.path / "curves.png")
-    console.print(
-        _closing(comparison.path, can_draw), soft_wrap=True, highlight=False, markup=False
-    )
+    picture = _draw_curves(results, comparison.path / "curves.png")
+    console.print(_closing(comparison.path, picture), soft_wrap=True, highlight=False, markup=False)
 
 
-def _draw_curves(results: list[AlgorithmResult], path: Path) -> None:
-    """As 'fedfor plot curves' does, of the methods that got as far as a round."""
+def _draw_curves(results: list[AlgorithmResult], path: Path) -> str:
+    """As 'fedfor plot curves' does, of the methods that got as far as a test; a word about it."""
+    if find_spec("matplotlib") is None:
+        return "for curves.png: pip install 'fedfor[report]'"
     from .loading import read_run
-    from .methods import Method
+    from .methods import Method, number
     from .plots.asked import Asked, places_of
     from .plots.curves import draw_learning_curves
     from .plots.save import save
 
     methods = [Method(r.label, "", [read_run(run.folder.path) for run in r.runs]) for r in results]
-    drawn = [m for m in methods if any(run.records for run in m.runs)]
-    if drawn:
-        words = "Means over seeds, bands: one deviation"
-        asked = Asked(drawn, places_of(methods), width=6, title=words)
-        save(draw_learning_curves(asked), path, dpi=200)
+    drawn = [
+        m
+        for m in methods
+        if any(number(r, "accuracy") is not None for u in m.runs for r in u.records)
+    ]
+    if not drawn:
+        return "no curves, as no run got as far as a test"
+    words = "Means over seeds, bands: one deviation"
+    asked = Asked(drawn, places_of(methods), width=6, title=words)
+    save(draw_learning_curves(asked), path, dpi=200)
+    return f"curves in {path}"
 
 
-def _closing(path: Path, drawn: bool) -> str:
+def _closing(path: Path, picture: str) -> str:
     files = f"{path}/table.md and comparison.json"
-    without = "for curves.png: pip install 'fedfor[report]'"
-    picture = f"curves in {path}/curves.png" if drawn else without
     command = "fedfor" if shutil.which("fedfor") else sys.argv[0]  # as the reader can type it
     page = (path / REPORT).absolute().as_uri()
     return (

@@ -1,5 +1,6 @@
 """Runs that differ in their seed alone are one method; every figure is a mean over its runs."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,9 +60,9 @@ class Method(Summaries):
 
 
 def number(record: Mapping[str, Any], key: str) -> float | None:
-    """What a record says under this key, if it is a number."""
+    """What a record says under this key, if it is a finite number."""
     value = record.get(key)
-    return float(value) if isinstance(value, (int, float)) and value == value else None
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def of_key(key: str, scale: float = 1.0) -> Value:

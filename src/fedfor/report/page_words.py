@@ -15,8 +15,10 @@ MOST_FAILURES = 200
 
 def missing(methods: Sequence[Method]) -> Json:
     """For each part of the page, what is not there and why; nothing where all is."""
-    runs = [run for method in methods for run in method.runs]
+    runs = [run for method in methods for run in method.runs if run.records]
     found: Json = {}
+    if not runs:  # none has begun, so nothing can be said of them yet
+        return found
 
     def tell(part: str, key: str, why: str) -> None:
         lacking = [run for run in runs if all(r.get(key) is None for r in run.records)]

@@ -1,17 +1,20 @@
 """Pictures of a study."""
 
-import itertools
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..algorithms.fedfor import Strength
 from ..errors import ConfigError
-from ..paper.numbers import reported
-from ..paper.results import Outcome, Results
+from ..experiments.simulation import Record
+from ..paper.results import Results
 from ..paper.study import point_chance
-from .curves import COLOURS, line_style
+from .loading import from_results
+from .methods import methods_of
+from .palette import COLOURS, line_style
+from .plots.curves import best_so_far, draw_paper, draw_shifts
+from .plots.lines import draw_band
+from .plots.style import need_matplotlib
 from .strengths import READINGS, alphas
 
 if TYPE_CHECKING:
@@ -20,11 +23,10 @@ if TYPE_CHECKING:
 
 def draw_figure(results: Results, path: Path) -> None:
     """The picture that the study asks for."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'fedfor[report]'") from error
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ConfigError(f"--figure {path}: it must end in .png, .svg or .pdf")
     panels = PANELS[results.study.figure](results)
@@ -68,23 +70,19 @@ def _curves(results: Results) -> list[Panel]:
     Where the study counts the best round so far, as the paper's numbers do, so do the lines.
     """
     so_far = "best" in results.study.metrics
+    methods = methods_of(from_results(results, Path()))
+    places = {row: place for place, row in enumerate(results.rows)}
 
     def panel(point: str) -> Panel:
+        of_point = [method for method in methods if method.point == point]
+
         def draw(axes: "Axes") -> None:
-            for place, row in enumerate(results.rows):
-                outcomes = results.of(point, row)
-                if not outcomes:
-                    continue
-                rounds, means, spreads = _mean_curve(outcomes, so_far)
-                style = line_style(place)
-                axes.plot(rounds, means, lw=1.2, label=row, **style)
-                low = [m - s for m, s in zip(means, spreads, strict=True)]
-                high = [m + s for m, s in zip(means, spreads, strict=True)]
-                axes.fill_between(rounds, low, high, alpha=0.12, lw=0, color=style["color"])
-                for t, accuracy in _papers(results, row, outcomes[0]):
-                    axes.plot([t], [accuracy], "x", color=style["color"], ms=7, mew=1.8)
-            for t in {t for o in results.cells if o.point == point for t in o.shifts}:
-                axes.axvline(t, color="0.8", lw=0.5, zorder=0)
+            for method in of_point:
+                drawn = best_so_far(method) if so_far else method
+                band, place = drawn.band(_per_cent), places[method.label]
+                draw_band(axes, band, method.label, place, lw=1.2, alpha=0.12)
+                draw_paper(axes, method, place, ms=7, mew=1.8)
+            draw_shifts(axes, of_point)
             axes.set_title(point, loc="left", fontsize=10)
             axes.set_xlabel("round")
             axes.set_ylabel("best test accuracy so far, %" if so_far else "test accuracy, %")
@@ -92,6 +90,11 @@ def _curves(results: Results) -> list[Panel]:
         return draw
 
     return [panel(point) for point in results.points]
+
+
+def _per_cent(record: Record) -> float:
+    """As the file of results has it, to the last bit, so that a picture can be made again."""
+    return round(100 * float(record["accuracy"]), 2)
 
 
 def _sweep(results: Results) -> list[Panel]:
@@ -186,35 +189,6 @@ PANELS: dict[str, Callable[[Results], list[Panel]]] = {
     "chances": _chances,
     "bytes": _bytes,
 }
-
-
-def _mean_curve(
-    outcomes: Sequence[Outcome], so_far: bool = False
-) -> tuple[list[float], list[float], list[float]]:
-    """Rounds, mean accuracy (or the best so far) and deviation, over seeds that got as far."""
-    curves = [o.curve for o in outcomes]
-    if so_far:
-        curves = [
-            dict(zip(curve, itertools.accumulate(curve.values(), max), strict=True))
-            for curve in curves
-        ]
-    rounds = sorted({t for curve in curves for t in curve})
-    at = [[curve[t] for curve in curves if t in curve] for t in rounds]
-    return (
-        [float(t) for t in rounds],
-        [statistics.fmean(values) for values in at],
-        [statistics.stdev(values) if len(values) > 1 else 0.0 for values in at],
-    )
-
-
-def _papers(results: Results, row: str, one: Outcome) -> Iterator[tuple[int, float]]:
-    study = results.study
-    name = next((r.paper for r in study.rows if r.name == row), None)
-    if study.table is None or name is None:
-        return
-    for metric, t in (("best_half", one.half), ("best", one.rounds)):
-        if (found := reported(study.table, name, one.epochs, metric, t)) is not None:
-            yield t, found.mean
 
 
 def _best(results: Results, point: str, row: str) -> float:

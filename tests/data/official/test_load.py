@@ -36,6 +36,18 @@ def test_cifar10_has_mean_0_and_deviation_1(root: Path) -> None:
     assert load("cifar10") is split
 
 
+def test_classes_have_names_where_they_are_no_digits(root: Path) -> None:
+    tiny.cifar10_binary(root)
+    tiny.office_caltech(root)
+    tiny.mnist(root)
+    cifar10, office, mnist = load("cifar10"), load("office-caltech", per_domain=2), load("mnist")
+    assert cifar10.train.class_names == cifar10.test.class_names
+    assert (cifar10.test.class_names[0], cifar10.test.class_names[9]) == ("airplane", "truck")
+    assert office.train.class_names == office.test.class_names
+    assert office.test.class_names[5:7] == ("laptop", "monitor")
+    assert mnist.train.class_names == ()
+
+
 def test_another_root_is_another_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.mnist(root, train=12)
     tiny.mnist(root / "other", train=11)

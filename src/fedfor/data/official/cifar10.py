@@ -10,6 +10,10 @@ NAME = "cifar10"
 BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 PIXELS = 3 * 32 * 32
+CLASS_NAMES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+"""As in its batches.meta, which is not needed."""
 OUTSIDE = "it has a label outside 0 to 9"
 
 

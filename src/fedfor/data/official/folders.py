@@ -29,6 +29,10 @@ class DomainFolders:
     classes: tuple[tuple[str, ...], ...]
     """What each class's folder may be called."""
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(names[0] for names in self.classes)
+
     def read(self, root: Path) -> dict[str, tuple[ImageFiles, ImageFiles]]:
         """Train and test of each domain; a part of train is taken from the front."""
         try:

@@ -5,6 +5,7 @@ import torch
 
 from ..labelled import LabelledData
 from .images import in_threads, resized
+from .sets import CLASS_NAMES
 from .sources import Part
 
 CLASSES = 10
@@ -19,7 +20,8 @@ def whole(name: str, split: str, part: Part) -> LabelledData:
         x.div_(255).sub_(mean).div_(std)
     elif part.x.dtype == np.uint8:
         x.div_(255).mul_(2).sub_(1)
-    return LabelledData(f"{name} ({split})", x, torch.from_numpy(part.y), CLASSES)
+    y = torch.from_numpy(part.y)
+    return LabelledData(f"{name} ({split})", x, y, CLASSES, class_names=CLASS_NAMES.get(name, ()))
 
 
 def by_domain(name: str, split: str, parts: dict[str, Part]) -> LabelledData:
@@ -34,7 +36,8 @@ def by_domain(name: str, split: str, parts: dict[str, Part]) -> LabelledData:
         x.mul_(2).sub_(1)
     y = torch.from_numpy(np.concatenate([part.y for part in parts.values()]))
     domain = torch.repeat_interleave(torch.tensor(counts))
-    return LabelledData(f"{name} ({split})", x, y, CLASSES, tuple(parts), domain)
+    called = CLASS_NAMES.get(name, ())
+    return LabelledData(f"{name} ({split})", x, y, CLASSES, tuple(parts), domain, called)
 
 
 def digits_28(part: Part) -> Part:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..labelled import Rows
 from .catalogue import CATALOGUE
+from .cifar10 import CLASS_NAMES as CIFAR10_CLASSES
 from .cifar10 import read_cifar10
 from .folders import DOMAINNET, OFFICE_CALTECH
 from .idx import read_mnist
@@ -26,6 +27,11 @@ SINGLE: dict[str, Callable[[Path], tuple[Source, Source]]] = {
     "synth-digits": read_synth_digits,
 }
 FOLDERS = {folders.name: folders for folders in (OFFICE_CALTECH, DOMAINNET)}
+CLASS_NAMES = {
+    "cifar10": CIFAR10_CLASSES,
+    **{name: folders.class_names for name, folders in FOLDERS.items()},
+}
+"""Of the sets whose classes are no digits."""
 DIGITS_FIVE = {
     "mnist": "mnist",
     "svhn": "svhn",

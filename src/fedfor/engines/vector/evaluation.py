@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...protocol.local import OWN_LAYERS
 from ...tensors import Tensors
-from ..engine import Exam, Score, evaluation_batch, evenly
+from ..engine import Exam, Score, evaluation_batch, evenly, score
 from .compiling import Flat
 from .model import StackedModel
 from .trainer import Trainer
@@ -56,7 +55,9 @@ def _same_samples(
     whole += [whole[-1]] * (places - asked)
     weights = torch.stack([model.layout.row(tensors, model.like) for tensors in whole])
     held = {n: torch.stack([t[n].to(device) for t in whole]) for n in model.buffer_names}
-    correct = torch.zeros(places, dtype=torch.int64, device=device)
+    classes = samples.data.classes
+    correct = torch.zeros(places * classes, dtype=torch.int64, device=device)
+    first = torch.arange(0, len(correct), classes, device=device)[:, None]  # of each model's
     total = torch.zeros(places, dtype=torch.float64, device=device)
     images = places * len(samples) / FORWARD_SHARE
     for start in range(0, len(samples), batch):
@@ -68,10 +69,10 @@ def _same_samples(
             program = trainer.compiler.best(kind, places, grade, inputs, images)
         losses, right = program(*inputs)
         total += losses.double() * len(rows)
-        correct += right
-    count = len(samples)
-    figures = np.stack([correct.double().cpu().numpy(), total.cpu().numpy()], axis=1) / count
-    return [Score(float(accuracy), float(loss)) for accuracy, loss in figures[:asked]]
+        correct.index_add_(0, (first + y).flatten(), right.flatten().long())
+    by_class = correct.view(places, classes)[:asked].cpu().numpy()
+    losses = (total / len(samples))[:asked].tolist()
+    return [score(samples, *figures) for figures in zip(by_class, losses, strict=True)]
 
 
 def _labels(y: Tensor, exams: Sequence[tuple[Exam, Tensors]]) -> Tensor:
@@ -86,6 +87,6 @@ def _grade(model: StackedModel, held: tuple[str, ...]) -> Flat:
         named = dict(zip(held, buffers, strict=True))
         outputs = model.outputs(weights, named, x, shared=True)
         losses = model.loss(outputs, labels, None)
-        return losses, (outputs.argmax(dim=2) == labels).sum(dim=1)
+        return losses, outputs.argmax(dim=2) == labels
 
     return run

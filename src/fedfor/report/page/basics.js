@@ -130,4 +130,6 @@ const titled = (node, text) => {
   node.append(svg("title", {}, text));
   return node;
 };
+// A long name breaks at its commas first.
+const breakable = (name) => name.split(/(?<=,)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
 const cut = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);

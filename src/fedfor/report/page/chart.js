@@ -77,7 +77,7 @@ function drawLines(spec, width, holder) {
     Math.max(3, Math.floor(width / 90)),
     { whole: spec.xLabel === "round" },
   );
-  const y = scale(ys, spec.logY, height - room.bottom, room.top, spec.small ? 3 : 5, { pad: !spec.range });
+  const y = scale(ys, spec.logY, height - room.bottom, room.top, spec.small ? 4 : 5, { pad: !spec.range });
   const root = svg("svg", {
     viewBox: `0 0 ${width} ${height}`,
     role: "img",

@@ -56,10 +56,10 @@ function livePanel(data) {
             ),
           ),
         ),
-        el("tbody", {}, shown.slice(0, 12).map(row)),
+        el("tbody", {}, shown.slice(0, 8).map(row)),
       ),
     ),
-    shown.length > 12 ? el("p", { class: "soft" }, `and ${shown.length - 12} more`) : null,
+    shown.length > 8 ? el("p", { class: "soft" }, `and ${shown.length - 8} more`) : null,
   );
 }
 

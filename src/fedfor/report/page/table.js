@@ -69,7 +69,11 @@ function comparison(data, state, redraw) {
               el(
                 "td",
                 {},
-                el("span", { class: "clamp", title: data.methods[r.method] }, data.methods[r.method]),
+                el(
+                  "span",
+                  { class: "clamp", title: data.methods[r.method] },
+                  breakable(data.methods[r.method]),
+                ),
                 r.note ? el("span", { class: "note" }, r.note) : null,
               ),
               r.cells.map(cell),

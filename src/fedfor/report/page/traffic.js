@@ -7,6 +7,7 @@ function traffic(data, state) {
     ["down_cross_device", "down", 1],
     ["down_cross_silo", "down, silo", 0.65],
     ["up", "up", 0.4],
+    ["state_bytes", "kept", 0.25],
   ];
   const longest = Math.max(1, most(shown.flatMap((m) => kinds.map(([k]) => of[m][k] || 0))));
   const bar = (m, share, strength) =>
@@ -14,7 +15,6 @@ function traffic(data, state) {
       class: "fill",
       style: `width:${(55 * share).toFixed(2)}%;background:${colour(m)};opacity:${strength}`,
     });
-  const kept = Math.max(1, most(shown.map((m) => of[m].state_bytes || 0)));
   const row = (m, kind, value, share, strength) =>
     el(
       "div",
@@ -47,7 +47,6 @@ function traffic(data, state) {
           "div",
           {},
           kinds.map(([k, name, strength]) => row(m, name, of[m][k], (of[m][k] || 0) / longest, strength)),
-          row(m, "kept", of[m].state_bytes, (of[m].state_bytes || 0) / kept, 0.25),
         ),
       ]),
     ),

@@ -1,0 +1,1 @@
+"""Figures for papers: the pictures of the report, one file each."""
