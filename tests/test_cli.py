@@ -85,7 +85,8 @@ def test_compare(fedfor: Cli) -> None:
     assert "fedfor,alpha=2, seed 1: best" in out
     assert "(4 of 4 runs)" in out
     assert {p.name for p in Path("c").iterdir()} == {
-        ".lock", "compare.toml", "comparison.json", "curves.png", "report.html", "runs", "table.md", "workers",
+        ".lock", "compare.toml", "comparison.json", "curves.png", "report.html", "runs",
+        "table.md", "workers",
     }  # fmt: skip
     assert "All 4 runs are there" in fedfor(*words, "--out", "c")[1]
     assert "All 4 runs are there" in fedfor("resume", "c")[1]
