@@ -51,6 +51,12 @@ def test_no_block_of_code_is_left_as_text(site: Path) -> None:
         assert "```" not in page.read_text(encoding="utf-8"), page
 
 
+def test_the_equation_of_a_notebook_is_drawn(site: Path) -> None:
+    page = next(site.rglob("fedfor-in-ten-minutes*.html")).read_text(encoding="utf-8")
+    assert "<math" in page
+    assert "$$" not in page
+
+
 def test_what_lies_beside_the_docs_is_shown(site: Path) -> None:
     results = (site / "results.html").read_text(encoding="utf-8")
     assert 'href="repository/results/files.html"' in results

@@ -1,8 +1,13 @@
 """A notebook as Markdown: its words, its code and what it showed."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
+
+from latex2mathml.converter import convert
+
+EQUATION = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 
 
 def notebook_markdown(text: str) -> str:
@@ -11,11 +16,16 @@ def notebook_markdown(text: str) -> str:
 
 def _cell(cell: dict[str, Any]) -> Iterator[str]:
     if cell["cell_type"] == "markdown":
-        yield _joined(cell["source"])
+        yield EQUATION.sub(_equation, _joined(cell["source"]))
     elif cell["cell_type"] == "code":
         yield fenced(_joined(cell["source"]), "python")
         for output in cell.get("outputs", ()):
             yield from _output(output)
+
+
+def _equation(match: re.Match[str]) -> str:
+    """In MathML, which browsers draw by themselves: a page needs no script for it."""
+    return convert(match[1].strip(), display="block")
 
 
 def _output(output: dict[str, Any]) -> Iterator[str]:
