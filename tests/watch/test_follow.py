@@ -290,3 +290,10 @@ def test_odd_files_in_a_run_folder_stop_nothing(tmp_path: Path) -> None:
     (path / "rounds.jsonl").unlink()
     os.mkfifo(path / "rounds.jsonl")  # would block whoever opens it
     assert follower.look().words == f"Nothing is read: {path / 'rounds.jsonl'} is no file."
+
+
+def test_runs_stand_in_the_order_of_their_comparison(tmp_path: Path) -> None:
+    path = made_comparison(tmp_path / "c", ["scaffold", "fedavg"], seeds=2)
+    follower = Follower(path)
+    assert [run.name for run in follower.look().runs] == ["scaffold"] * 2 + ["fedavg"] * 2
+    assert [run.label for run in follower.runs] == ["scaffold"] * 2 + ["fedavg"] * 2

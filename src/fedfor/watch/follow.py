@@ -75,8 +75,9 @@ class Follower:
                 self._gone_since = self.clock()
             return
         self._gone_since = None
-        if found != list(self._growing):
+        if set(found) != set(self._growing):
             self._growing = {path: self._growing.get(path) or Growing(path) for path in found}
+            self._named_by = {}
             self._outside = {p: why for p, why in self._outside.items() if p in self._growing}
             self.revision += 1
         self._name()
@@ -93,6 +94,9 @@ class Follower:
             named = self._places.name(path)
             if one.run is not None and named is not None:
                 one.run = replace(one.run, label=named[0], point=named[1])
+        # In the order asked for, as in the report, so that methods have its colours.
+        order = sorted(self._growing, key=self._places.rank)
+        self._growing = {path: self._growing[path] for path in order}
         self.revision += 1
 
     def _read(self, one: Growing) -> bool:
