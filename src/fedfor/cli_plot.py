@@ -65,7 +65,7 @@ def plot(
       state      what clients keep, by round
       parts      accuracy of each domain or class, by round
       cohort     the classes that the clients of the first round have
-      agreement  how client updates agree with the global one, by round
+      agreement  how client updates agree with their mean, by round
 
     \b
     Examples:

@@ -74,7 +74,9 @@ def test_bytes_are_told_up_to_each_round_and_in_all(tmp_path: Path) -> None:
         "down_cross_silo": 30_000,
         "up": 30_000,
         "state_bytes": 0,
+        "note": "",
     }
+    assert made["runs"][0]["series"]["down_cross_silo"] == [10_000, 20_000, 30_000]
 
 
 def test_results_of_a_study_stand_beside_the_papers_numbers() -> None:
@@ -194,6 +196,7 @@ def test_of_very_many_rounds_not_all_are_drawn_and_it_says_so(tmp_path: Path) ->
     assert run["rounds"][-1] == 9_000
     assert run["series"]["accuracy"][:2] == [0.06, 0.12]
     assert run["series"]["up"][1] == 12 * 10_000
+    assert run["bests"]["at"][:2] == [3, 6]  # for targets, all count
     assert "not all are drawn" in made["missing"]["curves"][0]
     column = [c["metric"] for c in made["points"][0]["table"]["columns"]].index("best")
     assert made["points"][0]["table"]["rows"][0]["cells"][column]["text"] == "90.0"

@@ -148,6 +148,27 @@ def test_pointing_at_a_round_tells_mean_deviation_and_runs(tab: Tab, folder: Pat
     assert float(told[2]) == pytest.approx(statistics.stdev(last), abs=0.001)
 
 
+def test_what_is_told_at_a_round_fits_beside_it_on_a_phone(browser: Any, report: str) -> None:
+    with opened_tab(browser, 390) as tab:
+        tab.open(report)
+        tab.page.locator("#curves svg").first.focus()
+        for key in ("Home", "End"):
+            tab.page.keyboard.press(key)
+            tip = tab.page.locator("#curves .tip").bounding_box()
+            assert tip["x"] >= 0
+            assert tip["x"] + tip["width"] <= 390
+            samples = tab.page.locator("#curves .tip svg")
+            assert samples.count() == len(METHODS)
+            assert samples.first.bounding_box()["width"] == 34
+
+
+def test_a_click_after_a_target_was_typed_is_not_lost(tab: Tab) -> None:
+    tab.page.fill('[data-control="target"]', "50")
+    tab.page.locator('.legend button[data-method="1"]').click()
+    tab.page.locator('.legend button[data-method="1"][aria-pressed="false"]').wait_for()
+    assert tab.page.locator('#target [data-control="target"]').input_value() == "50"
+
+
 def test_the_keyboard_reads_the_curves_too(tab: Tab) -> None:
     tab.page.locator("#curves svg").focus()
     tab.page.keyboard.press("End")
@@ -189,11 +210,12 @@ def test_the_table_sorts_and_marks_the_winner(tab: Tab) -> None:
 
 def test_runs_that_never_reach_the_target_are_shown_as_such(tab: Tab) -> None:
     text = tab.page.locator("#target").inner_text()
-    assert "3 of 3" in text  # of the worst methods no seed
-    assert "Never at 60 %" in text
+    assert "3 of 3 never" in text  # of the worst methods no seed
+    assert "Not at 60 %" in text
     tab.page.fill('[data-control="target"]', "99")
     tab.page.keyboard.press("Tab")
-    assert tab.page.locator("#target .never").count() == len(METHODS)
+    tab.page.locator("#target .never").nth(len(METHODS) - 1).wait_for()
+    assert "with 99 % test accuracy" in tab.page.locator("#target").inner_text()
 
 
 def test_classes_clients_and_agreement_are_drawn(tab: Tab) -> None:
@@ -204,8 +226,14 @@ def test_classes_clients_and_agreement_are_drawn(tab: Tab) -> None:
     assert len(dots) == 4
     titles = tab.page.locator("#agreement h3").all_inner_texts()
     assert titles == ["cosine", "opposing weights, %", "disagreement"]
-    cosines = [y for _, y in curve_points(tab, 0, "#agreement")]
-    assert cosines == pytest.approx([0.5 + 0.01 * t for t in range(1, 9)], abs=0.002)
+    expected = (
+        [0.5 + 0.01 * t for t in range(1, 9)],
+        [40.0] * 7,
+        [1 + 1 / t for t in range(1, 9)],
+    )
+    for place, values in enumerate(expected):
+        drawn = curve_points(tab, 0, f"#agreement .pair > div:nth-child({place + 1})")
+        assert [y for _, y in drawn] == pytest.approx(values, abs=0.3 if place == 1 else 0.01)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -167,7 +167,7 @@ class RunFolder:
         """The summary of a run that has ended."""
         try:
             summary: dict[str, Any] = json.loads(self.summary_path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
         return summary
 
@@ -216,7 +216,7 @@ def whole_records(content: bytes, done: int = 0) -> list[Record]:
     for line in content.splitlines(keepends=True):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         whole = isinstance(record, dict) and line.endswith(b"\n")
         if not whole or record.get("round") != done + len(records) + 1 or "seconds" not in record:
@@ -257,8 +257,11 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Under a temporary name first, so that the file is always whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:

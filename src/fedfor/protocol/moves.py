@@ -76,7 +76,7 @@ class Moves:
         if clients >= FEW:  # other runs have their turn before this one's next
             self._count_in()
             self._rows = None
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return _end_to_end(found)
 
     def _room(self, wanted: int) -> Tensor:
         """Rows for the moves of some clients, of the wanted number or as many as there can be.
@@ -91,8 +91,8 @@ class Moves:
         return self._rows[taken : taken + wanted]
 
     def _move(self, ends: Sequence[Tensor], rows: Tensor) -> None:
-        if len(ends) == 1:
-            torch.sub(ends[0].reshape(rows.shape), self._origin, out=rows)
+        if len(ends) == 1 and ends[0].ndim == 2:
+            torch.sub(ends[0], self._origin, out=rows)
         else:
             torch.cat([end.reshape(len(rows), -1) for end in ends], dim=1, out=rows)
             rows.sub_(self._origin)
@@ -101,7 +101,7 @@ class Moves:
         """Add up lengths, moves made 1 long, and weights that went against the last move."""
         if self._rows is None or not self._held:
             return
-        lengths, *given = (torch.cat(parts) for parts in zip(*self._held, strict=True))
+        lengths, *given = (_end_to_end(parts) for parts in zip(*self._held, strict=True))
         weights = given[0] if given else None
         moves, self._held = self._rows[: len(lengths)], []
         shares = lengths.reciprocal() if weights is None else weights / lengths
@@ -109,7 +109,8 @@ class Moves:
         found = [_total(lengths, weights), _weighted_sum(moves, shares.to(moves))]
         if self._last is not None:
             opposing = moves.mul_(self._last).gt_(0)
-            found.append(_total(opposing.sum(dim=1), weights))
+            alike = weights is None
+            found.append(opposing.sum() if alike else _total(opposing.sum(dim=1), weights))
         if not self._sums:
             self._sums = [part.to(wide(part)) for part in found]
             return
@@ -132,9 +133,13 @@ class Moves:
 
     def _joined(self, tensors: Tensors) -> Tensor:
         """All numbers in one row, at least in float32."""
-        parts = [tensors[name].reshape(-1) for name in self._names]
-        row = parts[0] if len(parts) == 1 else torch.cat(parts)
+        parts = [tensors[name] for name in self._names]
+        row = _end_to_end([part if part.ndim == 1 else part.reshape(-1) for part in parts])
         return row if row.element_size() >= 4 else row.float()
+
+
+def _end_to_end(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _total(numbers: Tensor, weights: Tensor | None) -> Tensor:

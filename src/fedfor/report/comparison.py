@@ -11,6 +11,7 @@ from rich.console import Console
 from ..experiments.comparison import AlgorithmResult, Comparison
 from ..experiments.folder import write_atomically, write_json
 from ..experiments.metrics import METRICS
+from ..importing import told
 from .page import write_page
 from .table import columns, domain_columns, markdown, terminal
 
@@ -42,9 +43,18 @@ def write_report(comparison: Comparison, console: Console) -> None:
         text += "\n" + "\n\n".join(notes) + "\n"
     write_atomically(comparison.path / "table.md", text.encode())
     write_json(comparison.path / "comparison.json", as_json(comparison, results))
-    write_page([comparison.path], comparison.path / REPORT)
     picture = _draw_curves(results, comparison.path / "curves.png")
-    console.print(_closing(comparison.path, picture), soft_wrap=True, highlight=False, markup=False)
+    closing = f"{_closing(comparison.path, picture)}\n{_write_page(comparison.path)}"
+    console.print(closing, soft_wrap=True, highlight=False, markup=False)
+
+
+def _write_page(path: Path) -> str:
+    """A word about it. Whatever goes wrong with a page, the runs are done and their table shown."""
+    try:
+        write_page([path], path / REPORT)
+    except Exception as error:
+        return f"{path / REPORT} could not be written: {told(error)}"
+    return f"All of it as a page; open it with any browser: {(path / REPORT).absolute().as_uri()}"
 
 
 def _draw_curves(results: list[AlgorithmResult], path: Path) -> str:
@@ -52,10 +62,11 @@ def _draw_curves(results: list[AlgorithmResult], path: Path) -> str:
     if find_spec("matplotlib") is None:
         return "for curves.png: pip install 'fedfor[report]'"
     from .loading import read_run
-    from .methods import Method, number
+    from .methods import Method
     from .plots.asked import Asked, places_of
     from .plots.curves import draw_learning_curves
     from .plots.save import save
+    from .sound import number
 
     methods = [Method(r.label, "", [read_run(run.folder.path) for run in r.runs]) for r in results]
     drawn = [
@@ -74,11 +85,9 @@ def _draw_curves(results: list[AlgorithmResult], path: Path) -> str:
 def _closing(path: Path, picture: str) -> str:
     files = f"{path}/table.md and comparison.json"
     command = "fedfor" if shutil.which("fedfor") else sys.argv[0]  # as the reader can type it
-    page = (path / REPORT).absolute().as_uri()
     return (
         f"Table in {files}, {picture}. Next: {command} compare covariate-shift -a fedbn "
-        "-a fedfor+fedbn, or your own data: docs/data.md\n"
-        f"All of it as a page; open it with any browser: {page}"
+        "-a fedfor+fedbn, or your own data: docs/data.md"
     )
 
 

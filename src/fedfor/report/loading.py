@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tomllib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 from ..errors import FedforError, FolderError
 from ..experiments.comparison import safe
 from ..experiments.folder import FLOWER, RunFolder
-from ..experiments.metrics import late_accuracy, summarise
+from ..experiments.metrics import late_accuracy
 from ..experiments.simulation import Record
 from ..paper.numbers import Reported
 from ..paper.results import MADE, RESULTS, Outcome, Results, load_results
 from ..paper.study import Study
 from .presets import Preset, preset_of
+from .sound import figures_so_far, number, sound_summary
 
 DEEPEST = 6
 """Folders below one that was named in which runs are still looked for."""
@@ -71,8 +73,8 @@ class LoadedRun:
 
     @property
     def target(self) -> float | None:
-        told = self.evaluation.get("target")
-        return told if isinstance(told, float) and 0 < told <= 1 else None
+        told = number(self.evaluation, "target")
+        return told if told is not None and 0 < told <= 1 else None
 
     @property
     def state(self) -> str:
@@ -85,11 +87,13 @@ class LoadedRun:
         """Its summary; of one that has not ended, as if it had with the rounds that it has."""
         if self.summary is not None:
             return self.summary
-        return summarise(self.records, self.planned, self.half, self.target)
+        return figures_so_far(self.records, self.planned, self.half, self.target)
 
     def reported(self, metric: str) -> Reported | None:
-        """The paper's number for it."""
-        return None if self.preset is None else self.preset.reported(metric)
+        """The paper's number for it, where it asks what the paper asks."""
+        if self.preset is None:
+            return None
+        return self.preset.reported(metric, self.half, self.target)
 
 
 def load_runs(paths: Sequence[Path]) -> list[LoadedRun]:
@@ -234,7 +238,11 @@ def _summary(
     if not isinstance(summary, dict):
         problems.append("its summary.json cannot be read")
         return None
-    return summary if summary.get("rounds") == len(records) else None
+    if summary.get("rounds") != len(records):
+        told = f"of {summary.get('rounds')} rounds, and rounds.jsonl of {len(records)}"
+        problems.append(f"its summary.json tells {told}")
+        return None
+    return sound_summary(summary, problems)
 
 
 def _lines(path: Path) -> int:
@@ -256,7 +264,7 @@ def _json(path: Path, problems: list[str]) -> Tables:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"its {path.name} cannot be read ({error})")
         return {}
     return found if isinstance(found, dict) else {}
@@ -266,9 +274,10 @@ def from_results(results: Results, path: Path) -> list[LoadedRun]:
     """The runs of a file of results: figures and curves, without all else that a folder has."""
     study = results.study
     papers = {row.name: row.paper for row in study.rows}
+    configs, target = _configs(study), study.config.get("evaluation", {}).get("target")
     runs = []
     for one in results.cells:
-        preset = Preset(study.table, papers[one.row], one.epochs, one.rounds, one.half)
+        preset = Preset(study.table, papers[one.row], one.epochs, one.rounds, target)
         made = results.made[one.made]
         runs.append(
             LoadedRun(
@@ -276,7 +285,7 @@ def from_results(results: Results, path: Path) -> list[LoadedRun]:
                 one.row,
                 one.point,
                 one.seed,
-                {**study.config, "rounds": one.rounds, "algorithm": {"name": one.algorithm}},
+                configs[one.point, one.row],
                 list(_records(one)),
                 _metrics(one),
                 made,
@@ -285,6 +294,16 @@ def from_results(results: Results, path: Path) -> list[LoadedRun]:
             )
         )
     return runs
+
+
+def _configs(study: Study) -> dict[tuple[str, str], Tables]:
+    """The settings of each row at each point."""
+    with warnings.catch_warnings(action="ignore"):  # of training, which is over
+        cells = study.with_seeds(1).cells(Path())
+    return {
+        (cell.point, cell.label): cell.config.model_dump(mode="json", exclude_none=True)
+        for cell in cells
+    }
 
 
 def _records(one: Outcome) -> Iterable[Record]:

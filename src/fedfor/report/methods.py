@@ -1,22 +1,19 @@
 """Runs that differ in their seed alone are one method; every figure is a mean over its runs."""
 
-import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..experiments.comparison import Summaries
 from ..experiments.metrics import Spread
 from ..experiments.simulation import Record
 from ..paper.numbers import Reported
 from .loading import LoadedRun
-from .presets import HOW, fingerprint
+from .naming import apart
+from .presets import fingerprint
+from .sound import number
 
 Value = Callable[[Record], float | None]
-
-NAMED = 3
-"""Settings that a name may tell apart by; where more differ, the folder's name does."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +56,6 @@ class Method(Summaries):
         return found.pop() if len(found) == 1 else None
 
 
-def number(record: Mapping[str, Any], key: str) -> float | None:
-    """What a record says under this key, if it is a finite number."""
-    value = record.get(key)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
 def of_key(key: str, scale: float = 1.0) -> Value:
     def value(record: Record) -> float | None:
         found = number(record, key)
@@ -75,16 +66,20 @@ def of_key(key: str, scale: float = 1.0) -> Value:
 
 def methods_of(runs: Sequence[LoadedRun]) -> list[Method]:
     """The methods of all points, each point's in the order in which its runs were found."""
-    groups: dict[tuple[str, str, str], list[LoadedRun]] = {}
+    groups: dict[tuple[str, str, str, int], list[LoadedRun]] = {}
     for run in runs:
-        groups.setdefault((run.point, run.label, _identity(run)), []).append(run)
+        # A seed that is there already is no other seed of the method, but another method.
+        key, again = (run.point, run.label, _identity(run)), 0
+        while any(other.seed == run.seed for other in groups.get((*key, again), ())):
+            again += 1
+        groups.setdefault((*key, again), []).append(run)
     named: dict[tuple[str, str], list[list[LoadedRun]]] = {}
-    for (point, label, _), of_group in groups.items():
+    for (point, label, *_), of_group in groups.items():
         named.setdefault((point, label), []).append(of_group)
     found = [
         Method(name, point, of_group)
         for (point, label), alike in named.items()
-        for name, of_group in zip(_apart(label, alike), alike, strict=True)
+        for name, of_group in zip(apart(label, alike), alike, strict=True)
     ]
     points = list(dict.fromkeys(method.point for method in found))
     return sorted(found, key=lambda method: points.index(method.point))
@@ -96,45 +91,7 @@ def labels(methods: Sequence[Method]) -> list[str]:
 
 
 def _identity(run: LoadedRun) -> str:
-    return str(run.path) if not run.config and not run.only_curve else _fingerprint(run)
-
-
-def _fingerprint(run: LoadedRun) -> str:
-    return "" if run.only_curve else fingerprint(run.config)
-
-
-def _apart(label: str, alike: Sequence[Sequence[LoadedRun]]) -> Iterator[str]:
-    """Names for groups of runs that have one label and other settings."""
-    if len(alike) == 1:
-        yield label
-        return
-    tables = [flat(group[0].config) for group in alike]
-    keys = differing(tables)
-    for group, table in zip(alike, tables, strict=True):
-        run = group[0]
-        if any(r.on_flower != run.on_flower for g in alike for r in g):
-            yield f"{label} ({'Flower' if run.on_flower else 'simulated'})"
-        elif 0 < len(keys) <= NAMED:
-            told = [f"{key.rpartition('.')[2]}={table.get(key, 'none')}" for key in keys]
-            yield ", ".join([label, *told])
-        else:
-            yield f"{label} ({run.path.name})"
-
-
-def flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by their full names, without those that only say how a run was run."""
-    found: dict[str, Any] = {}
-    for key, value in tables.items():
-        if prefix or key not in HOW:
-            name = f"{prefix}{key}"
-            found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
-    return found
-
-
-def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings that are not the same in all."""
-    every = dict.fromkeys(key for table in tables for key in table)
-    return [key for key in every if any(t.get(key) != tables[0].get(key) for t in tables)]
+    return fingerprint(run.config) if run.config else str(run.path)
 
 
 def rounds_to(method: Method, target: float) -> Spread:

@@ -42,14 +42,23 @@ def write_page(paths: Sequence[Path], to: Path, title: str | None = None) -> int
     if not any(run.records for run in runs):
         where = ", ".join(map(str, paths))
         raise FolderError(f"no run in {where} has a finished round yet; there is nothing to show")
+    _require_writable(to)
     named = title or " and ".join(path.stem or path.name for path in paths[:3]) or "runs"
     content = page_html(page_data(runs, named))
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(to, content.encode())
+        write_atomically(to, content.encode(errors="replace"))
     except OSError as error:
         raise FolderError(f"the report cannot be written to {to} ({error})") from error
     return len(runs)
+
+
+def _require_writable(to: Path) -> None:
+    """Refuse to put the page in the place of anything that is no page."""
+    if to.suffix.lower() not in (".html", ".htm"):
+        raise FolderError(f"the report {to} must end in .html; name another file with -o")
+    if to.exists() and not to.is_file():
+        raise FolderError(f"{to} is there and is no file; name another with -o")
 
 
 def page_html(payload: dict[str, Any]) -> str:

@@ -5,15 +5,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .loading import LoadedRun
-from .methods import Method, number
+from .methods import Method
 from .page_series import drawn
+from .sound import number
 
 Json = dict[str, Any]
 
 
+PARTS = {"domains": "domain", "classes": "class"}
+"""Of what a record tells single accuracies, and what one of them is called."""
+
+
+def part_kind(run: LoadedRun) -> str | None:
+    return next((key for key in PARTS if any(_named(r.get(key)) for r in run.records)), None)
+
+
 def parts(methods: Sequence[Method], names: Sequence[str]) -> Json | None:
     """Accuracy by domain, or else by class: of each method, the mean over its runs."""
-    for key, kind in (("domains", "domain"), ("classes", "class")):
+    for key, kind in PARTS.items():
         found = {names.index(m.label): _by_part(m, key) for m in methods}
         parts = list(dict.fromkeys(part for of in found.values() for part in of))
         if parts:
@@ -32,9 +41,10 @@ def parts(methods: Sequence[Method], names: Sequence[str]) -> Json | None:
 def _part_name(part: str, key: str, methods: Sequence[Method]) -> str:
     if key == "domains":
         return part
-    cohorts = [run.cohort or {} for method in methods for run in method.runs]
+    cohorts = [cohort_of(run) or {} for method in methods for run in method.runs]
     told: list[str] = next((c["class_names"] for c in cohorts if c.get("class_names")), [])
-    return str(told[int(part)]) if int(part) < len(told) else part
+    named = told[int(part)] if part.isdecimal() and int(part) < len(told) else part
+    return named.strip() or part
 
 
 def _by_part(method: Method, key: str) -> dict[str, dict[int, float]]:
@@ -73,7 +83,7 @@ def cohort_of(run: LoadedRun) -> Json | None:
         return None
     names = run.cohort.get("class_names") or []
     return {
-        "seed": run.seed,
+        "who": f"{run.label}, seed {run.seed}",
         "round": _whole(run.cohort.get("round")) or 1,
         "of": _whole(run.cohort.get("of")) or len(shown),
         "population": _whole(run.cohort.get("population")) or len(shown),

@@ -1,20 +1,20 @@
 """All that a page of runs shows, as JSON: the report and the live page draw the same."""
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from .. import __version__
 from .loading import LoadedRun
-from .methods import Method, labels, methods_of, number
+from .methods import Method, labels, methods_of
 from .page_clients import cohort_of, parts
-from .page_series import drawn, series
-from .page_table import table
+from .page_series import bests, drawn, series
+from .page_table import note, so_far, table
 from .page_words import environments, failures, missing, settings
 
 Json = dict[str, Any]
 
 MOST_SHIFTS = 60
+TOTALS = ("down_cross_device", "down_cross_silo", "up", "state_bytes")
 
 
 def page_data(runs: Sequence[LoadedRun], title: str) -> Json:
@@ -55,6 +55,7 @@ def _run(run: LoadedRun, method: int, point: int) -> Json:
         "flower": run.on_flower,
         "rounds": len(rounds) if rounds == list(range(1, len(rounds) + 1)) else rounds,
         "series": series(run.records),
+        "bests": bests(run.records),
         "problems": list(run.problems),
     }
 
@@ -65,7 +66,7 @@ def _point(name: str, methods: Sequence[Method], names: Sequence[str]) -> Json:
     targets = [run.target for run in runs if run.target is not None]
     return {
         "name": name,
-        "target": 100 * targets[0] if targets else None,
+        "target": round(100 * targets[0], 4) if targets else None,
         "rounds": max((run.planned for run in runs), default=0),
         "table": table(methods, names),
         "paper": [
@@ -82,9 +83,9 @@ def _point(name: str, methods: Sequence[Method], names: Sequence[str]) -> Json:
 
 
 def _totals(method: Method) -> Json:
-    """Bytes of all rounds, and kept after the last: the mean over the runs."""
-    found: Json = {}
-    for key in ("down_cross_device", "down_cross_silo", "up", "state_bytes"):
-        values = [v for run in method.runs if (v := number(run.figures, key)) is not None]
-        found[key] = round(statistics.fmean(values)) if values else None
-    return found
+    """Bytes of all rounds, and kept after the last: the mean over the runs that have ended, none
+    where one diverged, which would flatter it; of a method that has none yet, so far."""
+    figures = method if method.summaries else so_far(method)
+    means = {key: figures.spread(key).mean for key in TOTALS}
+    totals: Json = {key: None if mean is None else round(mean) for key, mean in means.items()}
+    return {**totals, "note": note(method)}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ..experiments.simulation import Record
-from .methods import number
+from .sound import number
 
 Series = list[float | int | None]
 
@@ -32,6 +32,18 @@ def series(records: Sequence[Record]) -> dict[str, Series]:
     found = {key: _series(records, places, key) for key in SERIES}
     found |= {key: _totals_by_round(records, places, key) for key in TOTALS}
     return {key: values for key, values in found.items() if values is not None}
+
+
+def bests(records: Sequence[Record]) -> dict[str, list[float]]:
+    """The rounds that were better than all before, and how good: of all, drawn or not."""
+    found: dict[str, list[float]] = {"at": [], "values": []}
+    for record in records:
+        accuracy = number(record, "accuracy")
+        value = None if accuracy is None else _short(100 * accuracy, 4)
+        if value is not None and (not found["values"] or value > found["values"][-1]):
+            found["at"].append(record["round"])
+            found["values"].append(value)
+    return found
 
 
 def drawn(records: Sequence[Record]) -> list[int]:

@@ -26,11 +26,11 @@ def table(methods: Sequence[Method], names: Sequence[str]) -> Json:
     cells = dict(zip(ended, _contested(rows(ended, [c for _, c in shown])), strict=True))
     found = []
     for method in methods:
-        of_row = cells.get(method) or _so_far(method, [c for _, c in shown])
+        of_row = cells.get(method) or _row_so_far(method, [c for _, c in shown])
         found.append(
             {
                 "method": names.index(method.label),
-                "note": _note(method),
+                "note": note(method),
                 "cells": [
                     _cell(cell, metric, method)
                     for cell, (metric, _) in zip(of_row, shown, strict=True)
@@ -47,7 +47,8 @@ def _columns(methods: Sequence[Method]) -> list[tuple[str, Column]]:
     half = f"best to {halves.pop()}, %" if len(halves) == 1 else "best half way, %"
     last = f"best to {lasts.pop()}, %" if len(lasts) == 1 else "best, %"
     targets = {run.target for run in runs if run.target is not None}
-    target = f"rounds to {100 * targets.pop():g} %" if len(targets) == 1 else "rounds to target"
+    one = len(targets) == 1  # rounds to unlike targets are not to be compared
+    target = f"rounds to {100 * next(iter(targets)):g} %" if one else ""
     wanted: list[tuple[str, str, Callable[[Spread], Cell], bool]] = [
         ("best_half", half, per_cent, True),
         ("best", last, per_cent, True),
@@ -60,7 +61,7 @@ def _columns(methods: Sequence[Method]) -> list[tuple[str, Column]]:
     shown = [
         (metric, Column(title, spread_of(metric, form), high))
         for metric, title, form, high in wanted
-        if any(metric in f for f in figures)
+        if title and any(metric in f for f in figures)
     ]
     shown += list(
         zip(
@@ -81,12 +82,21 @@ def _contested(found: list[list[Cell]]) -> list[list[Cell]]:
     return found
 
 
-def _so_far(method: Method, shown: Sequence[Column]) -> list[Cell]:
-    so_far = Summaries(method.label, [run.figures for run in method.runs], len(method.runs))
-    return [replace(column.cell(so_far), value=None) for column in shown]
+def so_far(method: Method) -> Summaries:
+    """Of a method whose runs still go on: as if all that have begun ended now."""
+    begun = [run.figures for run in method.runs if run.records]
+    return Summaries(method.label, begun, len(method.runs))
 
 
-def _note(method: Method) -> str:
+def _row_so_far(method: Method, shown: Sequence[Column]) -> list[Cell]:
+    found = so_far(method)
+    if not found.summaries:
+        return [Cell("-", None) for _ in shown]
+    cells = [replace(column.cell(found), value=None) for column in shown]
+    return [replace(c, text=c.text.replace("never", "not yet")) for c in cells]
+
+
+def note(method: Method) -> str:
     """A word about runs that are not in the means."""
     words = []
     if method.diverged:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .loading import LoadedRun
-from .methods import Method, differing, flat
-from .page_clients import cohort_of
+from .methods import Method
+from .naming import differing, flat
+from .page_clients import PARTS, cohort_of, part_kind
 from .page_series import MOST_ROUNDS
 
 Json = dict[str, Any]
@@ -20,35 +21,45 @@ def missing(methods: Sequence[Method]) -> Json:
     if not runs:  # none has begun, so nothing can be said of them yet
         return found
 
-    def tell(part: str, key: str, why: str) -> None:
-        lacking = [run for run in runs if all(r.get(key) is None for r in run.records)]
-        if lacking:
-            who = "No run" if len(lacking) == len(runs) else f"{len(lacking)} of {len(runs)} runs"
-            verb = "tells" if who == "No run" else "do not tell"
-            found.setdefault(part, []).append(f"{who} {verb} {why}.")
+    def tell(part: str, key: str, what: str) -> None:
+        without = [run for run in runs if all(r.get(key) is None for r in run.records)]
+        if without:
+            found.setdefault(part, []).append(
+                _lacking(runs, without, what, "its clients do not send it")
+            )
 
     tell("curves", "accuracy", "its test accuracy")
     if any(len(run.records) > MOST_ROUNDS for run in runs):
         found.setdefault("curves", []).append(
             f"Of runs with over {MOST_ROUNDS:,} rounds, not all are drawn; the table counts all."
         )
-    tell("bytes", "down_cross_device", f"its bytes by round{_because(runs)}")
-    tell("state", "state_bytes", f"the state on its clients by round{_because(runs)}")
-    tell("agreement", "cosine", f"how its clients' updates agree{_because(runs)}")
-    if all("domains" not in r and "classes" not in r for run in runs for r in run.records):
-        why = "clients on Flower do not tell their classes" if runs[0].on_flower else ""
-        why = why or "neither domains nor classes are in the records"
-        found["parts"] = [f"Accuracy by domain or class is not there: {why}{_because(runs)}."]
-    if all(cohort_of(run) is None for run in runs):
-        why = "clients on Flower do not tell their labels" if runs[0].on_flower else ""
-        why = why or "no run has a cohort.json"
-        found["cohort"] = [f"What data the clients have is not there: {why}{_because(runs)}."]
+    tell("bytes", "down_cross_device", "its bytes by round")
+    tell("state", "state_bytes", "the state on its clients by round")
+    tell("agreement", "cosine", "how its clients' updates agree")
+    kinds = [kind for run in runs if (kind := part_kind(run)) is not None]
+    shown = "domains" if "domains" in kinds else "classes"
+    without = [run for run in runs if part_kind(run) != shown]
+    if without:
+        what = f"accuracy by {'domain or class' if not kinds else PARTS[shown]}"
+        found["parts"] = [_lacking(runs, without, what, "clients on Flower do not tell classes")]
+    without = [run for run in runs if cohort_of(run) is None]
+    if without:
+        what = "what data its clients have"
+        found["cohort"] = [_lacking(runs, without, what, "clients on Flower do not tell labels")]
     return found
+
+
+def _lacking(
+    runs: Sequence[LoadedRun], without: Sequence[LoadedRun], what: str, on_flower: str
+) -> str:
+    who = "No run" if len(without) == len(runs) else f"{len(without)} of {len(runs)} runs"
+    why = f" ({on_flower})" if all(run.on_flower for run in without) else _because(without)
+    return f"{who} {'tells' if who == 'No run' else 'do not tell'} {what}{why}."
 
 
 def _because(runs: Sequence[LoadedRun]) -> str:
     if all(run.only_curve for run in runs):
-        return " (a file of results has accuracies alone)"
+        return " (of single rounds, a file of results has the accuracies alone)"
     return ""
 
 
@@ -81,6 +92,10 @@ def environments(runs: Sequence[LoadedRun]) -> list[Json]:
     return list(found.values())
 
 
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
 def failures(methods: Sequence[Method]) -> Json:
     """Clients whose replies were rejected, as federations on Flower record it."""
     told = [
@@ -93,7 +108,7 @@ def failures(methods: Sequence[Method]) -> Json:
         for method in methods
         for run in method.runs
         for record in run.records
-        for one in record.get("rejected") or ()
+        for one in _listed(record.get("rejected"))
         if isinstance(one, Mapping)
     ]
     return {"count": len(told), "shown": told[-MOST_FAILURES:]}

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigError, FolderError
-from ..experiments.comparison import Summaries
 from ..experiments.folder import RunFolder
+from .loading import load_runs
+from .methods import methods_of
 from .table import best_columns, byte_columns, domain_columns, markdown
 
 
@@ -16,20 +16,17 @@ def are_runs(paths: Sequence[Path]) -> bool:
 
 
 def runs_table(paths: Sequence[Path]) -> str:
-    """In Markdown; runs of one algorithm are seeds of it."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in paths:
-        summary = RunFolder(path).summary()
-        if summary is None:
-            raise FolderError(f"{path} holds no run that has ended; it has no summary.json")
-        found.setdefault(str(summary["algorithm"]), []).append(summary)
-    lengths = {summary["rounds"] for runs in found.values() for summary in runs}
+    """In Markdown; runs that differ in the seed alone are one method, as in the report."""
+    runs = load_runs(paths)
+    for run in runs:
+        if run.summary is None:
+            raise FolderError(f"{run.path} holds no run that has ended; it has no summary.json")
+    lengths = {len(run.records) for run in runs}
     if len(lengths) > 1:
         told = " and ".join(map(str, sorted(lengths)))
         raise ConfigError(f"these runs have {told} rounds; only runs of one length go in a table")
-    rounds = lengths.pop()
-    results = [Summaries(label, runs, len(runs)) for label, runs in found.items()]
+    rounds, methods = lengths.pop(), methods_of(runs)
     shown = [*best_columns(max(1, rounds // 2), rounds), *byte_columns()]
-    text = markdown(results, shown)
-    by_domain = domain_columns(results)
-    return text + ("\n" + markdown(results, by_domain) if by_domain else "")
+    text = markdown(methods, shown)
+    by_domain = domain_columns(methods)
+    return text + ("\n" + markdown(methods, by_domain) if by_domain else "")

@@ -54,7 +54,7 @@ class Tracking:
         for name in self.trackers:
             try:
                 self._followers.append(_Follower(name, self.runs))
-            except OSError as error:
+            except (OSError, TypeError, ValueError) as error:  # ValueError: JSON that has no end
                 warn(f"{name} cannot be started ({error}); the run goes on without it")
         return self
 
@@ -112,7 +112,7 @@ class _Follower:
             stdout=subprocess.PIPE,
             start_new_session=True,  # so that Ctrl-C is left to the run
         )
-        self._order(json.dumps(job, default=str))
+        self._order(json.dumps(job, default=str, skipkeys=True))
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 

@@ -106,6 +106,9 @@ class Follower:
         except OutsideError as error:
             changed = one.run is not None or one.path not in self._outside
             self._outside[one.path], one.run = str(error), None
+        except RecursionError:  # nested as no run is
+            self._outside[one.path], one.run = f"{one.path} is nested too deeply", None
+            return False
         except OSError:  # gone, or not for us to read: the next search tells
             self._search_at = 0.0
             return False

@@ -6,7 +6,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ..report.loading import LoadedRun
-from ..report.methods import Method, methods_of, number
+from ..report.methods import Method, methods_of
+from ..report.sound import number
 from .words import clean
 
 BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.,-~=+#"

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ..report.loading import LoadedRun
-from ..report.methods import number
+from ..report.sound import number
 from .growing import Growing
 from .pace import Pace, left_of_all, rounds_left, trained_together
 

@@ -33,7 +33,7 @@ function agreement(data, state) {
         ? chart(
             "opposing",
             "opposing weights, %",
-            "Weights that a client moved against the last global update: those that FedFOR's penalty acts on.",
+            "Weights that a client moved against the last global update: those that FedFOR's penalty acts on at the end of the round.",
           )
         : null,
       disagrees

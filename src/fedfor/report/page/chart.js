@@ -221,11 +221,12 @@ function readable(root, spec, shown, x, y, width, height, room, holder) {
           el(
             "div",
             {},
-            el("span", { class: "name" }, sample(s.method), " ", s.name),
+            sample(s.method),
+            el("span", { class: "name" }, s.name),
             el(
               "span",
               { class: "figure" },
-              `${figure(p.y)}${p.d ? ` ± ${figure(p.d)}` : ""}${p.n > 1 ? `, ${p.n} runs` : ""}`,
+              `${figure(p.y)}${p.d ? ` ± ${figure(p.d)}` : ""}${p.n > 1 ? `, ${p.n} runs` : ""}${p.x === v ? "" : ` (at ${figure(p.x)})`}`,
             ),
           ),
         ),
@@ -235,8 +236,8 @@ function readable(root, spec, shown, x, y, width, height, room, holder) {
     const shrink = holder.clientWidth / width,
       left = x(v) * shrink;
     tip.style.top = `${room.top}px`;
-    tip.style.left = left < holder.clientWidth / 2 ? `${left + 12}px` : "auto";
-    tip.style.right = left < holder.clientWidth / 2 ? "auto" : `${holder.clientWidth - left + 12}px`;
+    const beside = left < holder.clientWidth / 2 ? left + 12 : left - 12 - tip.offsetWidth;
+    tip.style.left = `${Math.max(0, Math.min(beside, holder.clientWidth - tip.offsetWidth))}px`;
   };
   const hide = () => {
     tip.hidden = true;

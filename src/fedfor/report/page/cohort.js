@@ -14,7 +14,7 @@ function cohort(data, state) {
     el(
       "p",
       { class: "soft" },
-      `Samples of each class, by area, of the clients of round ${found.round}, seed ${found.seed}${all}, `,
+      `Samples of each class, by area, of the clients of round ${found.round}${all} of ${cut(found.who, 80)}, `,
       `out of ${digits(found.population, 0)} in the population. The largest dot is ${digits(largest, 0)} `,
       "samples. If clients were alike, so would be the rows.",
     ),

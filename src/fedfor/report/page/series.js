@@ -9,10 +9,15 @@ const runsOf = (data, state, method) =>
 const methodsOf = (data, state) =>
   [...new Set(data.runs.filter((r) => r.point === state.point).map((r) => r.method))].sort((a, b) => a - b);
 const visible = (data, state) => methodsOf(data, state).filter((m) => !state.hidden.has(data.methods[m]));
-const bestSoFar = (values) => {
-  let best = null;
-  return values.map((v) => (v === null ? null : (best = best === null ? v : Math.max(best, v))));
-};
+// From all rounds, also those that are not drawn.
+function bestSoFar(run) {
+  let place = 0;
+  return roundsOf(run).map((t, i) => {
+    if (run.series.accuracy[i] === null) return null;
+    while (place + 1 < run.bests.at.length && run.bests.at[place + 1] <= t) place += 1;
+    return run.bests.values[place];
+  });
+}
 
 const X = {
   round: ["round", (run) => roundsOf(run)],
@@ -26,11 +31,10 @@ function sent(run, down) {
 }
 const Y = {
   accuracy: ["test accuracy, %", (run) => run.series.accuracy],
-  best: ["best test accuracy so far, %", (run) => run.series.accuracy && bestSoFar(run.series.accuracy)],
+  best: ["best test accuracy so far, %", (run) => run.series.accuracy && bestSoFar(run)],
   loss: ["test loss", (run) => run.series.loss],
   train_loss: ["training loss", (run) => run.series.train_loss],
 };
-const simple = (key, name) => [name, (run) => run.series[key]];
 
 // At each round, over the runs that got as far: mean and deviation; x is their mean too.
 function band(runs, xOf, yOf) {

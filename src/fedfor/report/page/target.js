@@ -14,11 +14,12 @@ function target(data, state, redraw) {
   const change = (event) => {
     const v = Number(event.target.value);
     state.target = v > 0 && v <= 100 ? v : null;
-    redraw();
+    setTimeout(redraw, 200); // after the click that took the focus away has found its button
   };
   const short = (r) =>
     (Number.isFinite(top(r.run)) ? `${digits(top(r.run), 1)} %` : "no accuracy") +
-    (r.run.state === "done" ? "" : `, ${r.run.state}`);
+    (isGoing(r.run) ? `, round ${lastRound(r.run)} of ${r.run.planned}` : "") +
+    (r.run.state === "diverged" ? ", diverged" : "");
   const absent = rows
     .map(({ m, runs }) => ({ m, runs: runs.filter((r) => r.at === null) }))
     .filter(({ runs }) => runs.length);
@@ -43,13 +44,17 @@ function target(data, state, redraw) {
         }),
       ),
     ),
-    el("p", { class: "soft" }, "One mark a seed, the bar is their mean, drawn only if every seed got there."),
+    el(
+      "p",
+      { class: "soft" },
+      `The first round with ${goal} % test accuracy. One mark a seed; the bar is their mean, drawn only if every seed got there.`,
+    ),
     sized((width) => drawTarget(data, rows, goal, last, width)),
     absent.length
       ? el(
           "details",
-          { open: absent.length <= 8 },
-          el("summary", {}, `Never at ${goal} %, and the best that they had`),
+          { class: "absent", open: absent.length <= 8 },
+          el("summary", {}, `Not at ${goal} %, and the best that they had`),
           el(
             "ul",
             {},
@@ -66,9 +71,20 @@ function target(data, state, redraw) {
       : null,
   );
 }
+const isGoing = (run) => run.state === "unfinished" && lastRound(run) < run.planned;
+// A run that goes on may still get there; one that has ended never did.
+function absentWords(runs) {
+  const absent = runs.filter((r) => r.at === null);
+  const going = absent.filter((r) => isGoing(r.run)).length;
+  if (going === absent.length) return `${going} not yet`;
+  return going
+    ? `${absent.length - going} never, ${going} not yet`
+    : `${absent.length} of ${runs.length} never`;
+}
+
 function drawTarget(data, rows, goal, last, width) {
   const each = 46,
-    edge = width - 96,
+    edge = width - 110,
     x = (t) => 12 + ((t - 1) / Math.max(1, last - 1)) * (edge - 28);
   const root = svg("svg", {
     viewBox: `0 0 ${width} ${rows.length * each + 30}`,
@@ -83,7 +99,7 @@ function drawTarget(data, rows, goal, last, width) {
         svg("text", { x: x(t), y: rows.length * each + 16, "text-anchor": "middle" }, figure(t)),
       );
     });
-  root.append(svg("text", { x: edge + 8, y: rows.length * each + 16 }, "never"));
+  root.append(svg("text", { x: edge + 8, y: rows.length * each + 16 }, "not there"));
   rows.forEach(({ m, runs }, i) => {
     const top = i * each,
       name = data.methods[m],
@@ -101,21 +117,15 @@ function drawTarget(data, rows, goal, last, width) {
       );
     }
     if (got.length < runs.length)
-      root.append(
-        svg(
-          "text",
-          { class: "label never", x: edge + 8, y: top + 34 },
-          `${runs.length - got.length} of ${runs.length}`,
-        ),
-      );
+      root.append(svg("text", { class: "label never", x: edge + 8, y: top + 34 }, absentWords(runs)));
   });
   return root;
 }
 
-const top = (run) => most((run.series.accuracy || []).filter((v) => v !== null));
+const top = (run) => run.bests.values.at(-1) ?? NaN;
 function reached(run, goal) {
-  const place = (run.series.accuracy || []).findIndex((v) => v !== null && v >= goal);
-  return place < 0 ? null : roundsOf(run)[place];
+  const place = run.bests.values.findIndex((v) => v >= goal);
+  return place < 0 ? null : run.bests.at[place];
 }
 function suggested(data, state) {
   const bests = data.runs

@@ -21,7 +21,7 @@ function traffic(data, state) {
       { class: "row" },
       el("span", { class: "kind" }, kind),
       bar(m, share, strength),
-      el("span", { class: "figure" }, value === null || value === undefined ? "not told" : bytes(value)),
+      el("span", { class: "figure" }, value === null || value === undefined ? "-" : bytes(value)),
     );
   const byRound = bands(
     data,
@@ -42,7 +42,12 @@ function traffic(data, state) {
       "div",
       { class: "bars" },
       shown.map((m) => [
-        el("div", { class: "name clamp", title: data.methods[m] }, data.methods[m]),
+        el(
+          "div",
+          { class: "name" },
+          el("span", { class: "clamp", title: data.methods[m] }, breakable(data.methods[m])),
+          of[m].note ? el("span", { class: "soft" }, ` ${of[m].note}`) : null,
+        ),
         el(
           "div",
           {},

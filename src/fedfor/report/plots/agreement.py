@@ -1,9 +1,10 @@
-"""How the clients' updates agree with the global one, and what FedFOR's penalty acts on."""
+"""How the clients' updates agree with their mean, and what FedFOR's penalty acts on."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..methods import Method, number, of_key
+from ..methods import Method, of_key
+from ..sound import number
 from .asked import Asked
 from .frame import Frame, Panel, framed
 from .lines import draw_band, entries, set_scales, whole_rounds
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SHOWN = {"cosine": (1.0, "cosine to global update"), "opposing": (100.0, "opposing weights, %")}
+SHOWN = {"cosine": (1.0, "cosine to mean update"), "opposing": (100.0, "opposing weights, %")}
 
 
 def draw_agreement(asked: Asked) -> "Figure":

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, nearest
 from ..loading import LoadedRun
-from ..methods import Band, Method, Value, number, of_key
+from ..methods import Band, Method, Value, of_key
 from ..palette import COLOURS
+from ..sound import number
 from .asked import Asked
 from .frame import Frame, Panel, framed
 from .lines import Entries, draw_band, entries, set_scales, whole_rounds, with_records
@@ -151,10 +152,10 @@ def draw_paper(axes: "Axes", method: Method, place: int, **look: Any) -> None:
 
 
 def _papers(method: Method) -> Iterator[tuple[int, float]]:
-    preset = method.runs[0].preset
-    for metric in ("best_half", "best"):
-        if preset is not None and (found := method.reported(metric)) is not None:
-            yield (preset.half if metric == "best_half" else preset.rounds), found.mean
+    run = method.runs[0]
+    for metric, at in (("best_half", run.half), ("best", run.planned)):
+        if (found := method.reported(metric)) is not None:
+            yield at, found.mean
 
 
 def _has_paper(method: Method) -> bool:

@@ -44,8 +44,8 @@ def nothing(methods: Sequence[Method], what: str, otherwise: str = NEWER) -> str
         return "none of these runs has done a round yet, so there is nothing to draw"
     if all(run.only_curve for run in runs):
         return (
-            f"no run here tells {what}: a file of results has accuracies alone; name the folders "
-            "of its runs"
+            f"no run here tells {what}: of single rounds, a file of results has accuracies "
+            "alone; name the folders of its runs"
         )
     if all(run.on_flower for run in runs):
         return f"no run here tells {what}; federations on Flower record only what clients send"

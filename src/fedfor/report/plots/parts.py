@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
-from ..methods import Method, Value, number
+from ..methods import Method, Value
 from ..page_clients import cohort_of
+from ..sound import number
 from .asked import Asked, named
 from .frame import Frame, Panel, framed
 from .lines import draw_band, entries, set_scales, whole_rounds

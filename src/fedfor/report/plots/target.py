@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ..loading import LoadedRun
-from ..methods import Method, number, rounds_to
+from ..methods import Method, rounds_to
 from ..palette import COLOURS
+from ..sound import number
 from .asked import Asked
 from .frame import Frame, Panel, framed
 from .lines import whole_rounds, write_plainly

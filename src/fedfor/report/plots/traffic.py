@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
-from ..methods import Method, number, of_key
+from ..methods import Method, of_key
 from ..palette import COLOURS
+from ..sound import number
 from ..table import label
 from .asked import Asked
 from .frame import Frame, Panel, framed
