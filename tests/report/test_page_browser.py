@@ -77,6 +77,8 @@ def lines(folder: Path, method: str, seed: int) -> list[dict[str, float]]:
 
 def curve_points(tab: Tab, method: int, where: str = "#curves") -> list[tuple[float, float]]:
     """The curve as it is drawn, in the units of its axes, which are read off their labels."""
+    drawn = f'{where} svg .curve[data-method="{method}"]'
+    tab.page.wait_for_selector(drawn, state="attached")  # a picture is drawn when it has a width
     found = tab.page.evaluate(
         """([where, method]) => {
           const svg = document.querySelector(where + " svg");
@@ -178,15 +180,18 @@ def test_the_keyboard_reads_the_curves_too(tab: Tab) -> None:
 
 
 def test_hiding_a_method_hides_it_everywhere(tab: Tab) -> None:
-    drawn = '[data-method="1"]'
-    assert tab.page.locator(f"section .curve{drawn}").count() > 3
-    tab.page.locator(f".legend button{drawn}").click()
-    assert tab.page.locator(f"section {drawn}").count() == 0
-    assert "fedprox" not in tab.page.locator("#table, #target, #bytes").first.inner_text()
-    assert "fedprox" not in tab.page.locator("#bytes").inner_text()
-    assert tab.page.locator('section .curve[data-method="0"]').count() > 3
+    def curves(method: int) -> Any:
+        return tab.page.locator(f'section .curve[data-method="{method}"]')
+
+    curves(1).nth(3).wait_for(state="attached")
+    tab.page.locator('.legend button[data-method="1"]').click()
+    tab.page.locator('.legend button[data-method="1"][aria-pressed="false"]').wait_for()
+    curves(0).nth(3).wait_for(state="attached")  # drawn anew
+    assert tab.page.locator('section [data-method="1"]').count() == 0
+    for part in ("#table", "#target", "#bytes", "#settings"):
+        assert "fedprox" not in tab.page.locator(part).inner_text()
     tab.page.locator(".legend .all").click()
-    assert tab.page.locator(f"section .curve{drawn}").count() > 3
+    curves(1).nth(3).wait_for(state="attached")
 
 
 def first_column(tab: Tab) -> list[str]:

@@ -133,3 +133,28 @@ const titled = (node, text) => {
 // A long name breaks at its commas first.
 const breakable = (name) => name.split(/(?<=,)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
 const cut = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+const called = (name) => el("span", { class: "clamp", title: name }, breakable(name));
+
+// A table of words; without headings where there are none.
+function words(headings, rows) {
+  const cells = (tag, values) =>
+    el(
+      "tr",
+      {},
+      values.map((v) => el(tag, {}, v instanceof Node ? v : String(v))),
+    );
+  return el(
+    "div",
+    { class: "wide" },
+    el(
+      "table",
+      { class: "words" },
+      headings.length ? el("thead", {}, cells("th", headings)) : null,
+      el(
+        "tbody",
+        {},
+        rows.map((row) => cells("td", row)),
+      ),
+    ),
+  );
+}

@@ -3,23 +3,16 @@
 function livePanel(data) {
   const live = data.live;
   const done = live.rounds_planned ? live.rounds_done / live.rounds_planned : 0;
-  const row = (r) =>
-    el(
-      "tr",
-      {},
-      el(
-        "td",
-        {},
-        el("span", { class: "clamp", title: r.name }, [r.point, r.name].filter(Boolean).join(", ")),
-      ),
-      el("td", {}, String(r.seed)),
-      el("td", {}, `${r.round} of ${r.of}`),
-      el("td", {}, r.accuracy === null ? "-" : `${figure(100 * r.accuracy)} %`),
-      el("td", {}, r.seconds_a_round === null ? "-" : duration(r.seconds_a_round)),
-      el("td", {}, r.left === null ? "-" : duration(r.left)),
-      el("td", {}, [r.failed, r.last_failure].filter(Boolean).join(": ") || "0"),
-      el("td", {}, r.state),
-    );
+  const row = (r) => [
+    called([r.point, r.name].filter(Boolean).join(", ")),
+    r.seed,
+    `${r.round} of ${r.of}`,
+    r.accuracy === null ? "-" : `${figure(100 * r.accuracy)} %`,
+    r.seconds_a_round === null ? "-" : duration(r.seconds_a_round),
+    r.left === null ? "-" : duration(r.left),
+    [r.failed, r.last_failure].filter(Boolean).join(": ") || "0",
+    r.state,
+  ];
   const busy = live.runs.filter((r) => r.state !== "done" && r.state !== "waiting"),
     shown = busy.length ? busy : live.runs;
   return el(
@@ -39,25 +32,9 @@ function livePanel(data) {
       `. ${live.words}`,
     ),
     el("progress", { max: 1, value: done }),
-    el(
-      "div",
-      { class: "wide" },
-      el(
-        "table",
-        { class: "words" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ["run", "seed", "round", "accuracy", "a round", "left", "failed", "state"].map((t) =>
-              el("th", {}, t),
-            ),
-          ),
-        ),
-        el("tbody", {}, shown.slice(0, 8).map(row)),
-      ),
+    words(
+      ["run", "seed", "round", "accuracy", "a round", "left", "failed", "state"],
+      shown.slice(0, 8).map(row),
     ),
     shown.length > 8 ? el("p", { class: "soft" }, `and ${shown.length - 8} more`) : null,
   );

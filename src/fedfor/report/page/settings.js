@@ -12,59 +12,14 @@ function settings(data, state) {
     data.settings.rows.forEach((r) => {
       if (!rows.includes(r) && r[1][columns[0].i] !== "") common[r[0]] = r[1][columns[0].i];
     });
-  const pairs = (object) =>
-    el(
-      "div",
-      { class: "wide" },
-      el(
-        "table",
-        { class: "words" },
-        el(
-          "tbody",
-          {},
-          Object.entries(object).map(([k, v]) => el("tr", {}, el("td", {}, k), el("td", {}, v))),
-        ),
-      ),
-    );
+  const pairs = (object) => words([], Object.entries(object));
   return section(
     "settings",
     "Settings",
     rows.length
-      ? el(
-          "div",
-          { class: "wide" },
-          el(
-            "table",
-            { class: "words" },
-            el(
-              "thead",
-              {},
-              el(
-                "tr",
-                {},
-                el("th", {}, "what differs"),
-                columns.map((c) =>
-                  el(
-                    "th",
-                    { scope: "col" },
-                    el("span", { class: "clamp", title: data.methods[c.method] }, data.methods[c.method]),
-                  ),
-                ),
-              ),
-            ),
-            el(
-              "tbody",
-              {},
-              rows.map(([key, values]) =>
-                el(
-                  "tr",
-                  {},
-                  el("td", {}, key),
-                  columns.map((c) => el("td", {}, values[c.i])),
-                ),
-              ),
-            ),
-          ),
+      ? words(
+          ["what differs", ...columns.map((c) => called(data.methods[c.method]))],
+          rows.map(([key, values]) => [key, ...columns.map((c) => values[c.i])]),
         )
       : el("p", {}, "These methods have the same settings."),
     el(
@@ -75,16 +30,13 @@ function settings(data, state) {
     ),
     el("h3", {}, "Environment"),
     data.environments.map((e) =>
-      el(
-        "details",
-        { open: data.environments.length === 1 },
-        el(
-          "summary",
-          {},
-          `${e.runs} ${e.runs === 1 ? "run" : "runs"}: ${[e.facts.device, e.facts.engine && `${e.facts.engine} engine`, e.facts.torch && `torch ${e.facts.torch}`].filter(Boolean).join(", ") || "not told"}`,
-        ),
-        pairs(e.facts),
-      ),
+      el("details", { open: data.environments.length === 1 }, el("summary", {}, made(e)), pairs(e.facts)),
     ),
   );
+}
+
+function made({ runs, facts }) {
+  const engine = facts.engine && `${facts.engine} engine`;
+  const told = [facts.device, engine, facts.torch && `torch ${facts.torch}`].filter(Boolean);
+  return `${runs} ${runs === 1 ? "run" : "runs"}: ${told.join(", ") || "not told"}`;
 }

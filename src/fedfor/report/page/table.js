@@ -69,11 +69,7 @@ function comparison(data, state, redraw) {
               el(
                 "td",
                 {},
-                el(
-                  "span",
-                  { class: "clamp", title: data.methods[r.method] },
-                  breakable(data.methods[r.method]),
-                ),
+                called(data.methods[r.method]),
                 r.note ? el("span", { class: "note" }, r.note) : null,
               ),
               r.cells.map(cell),

@@ -62,7 +62,7 @@ function target(data, state, redraw) {
               el(
                 "li",
                 {},
-                el("span", { class: "clamp" }, data.methods[m]),
+                called(data.methods[m]),
                 runs.map((r) => `seed ${r.run.seed}: ${short(r)}`).join("; "),
               ),
             ),

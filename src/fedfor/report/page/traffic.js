@@ -45,7 +45,7 @@ function traffic(data, state) {
         el(
           "div",
           { class: "name" },
-          el("span", { class: "clamp", title: data.methods[m] }, breakable(data.methods[m])),
+          called(data.methods[m]),
           of[m].note ? el("span", { class: "soft" }, ` ${of[m].note}`) : null,
         ),
         el(
