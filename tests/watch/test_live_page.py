@@ -1,7 +1,7 @@
 """The live page in a real browser, beside a run that goes on."""
 
-import threading
 import statistics
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path

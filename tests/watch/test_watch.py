@@ -3,8 +3,8 @@
 import json
 import os
 import signal
-import statistics
 import socket
+import statistics
 import time
 from pathlib import Path
 from typing import Any
