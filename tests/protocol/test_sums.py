@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedfor.protocol.sums import BLOCK, FEW, Sums, sums, sums_and_distances
+from fedfor.protocol.sums import BLOCK, FEW, averaged, sums, sums_and_distances
 from fedfor.tensors import Tensors
 
 START: Tensors = {"w": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(0.5)}
@@ -26,10 +26,8 @@ def test_sums_are_in_float64() -> None:
     large = {"w": torch.tensor([[2.0**24], [1.0], [1.0]])}
     totals = sums(large, [1, 1, 1])
     assert totals["w"].item() == 2**24 + 2
-    running = Sums()
-    running.add("model", totals)
-    running.add("model", {"w": torch.tensor([1.0], dtype=torch.float64)})
-    assert running.over("model", {"w": torch.zeros(1)}, 1)["w"].item() == 2**24 + 4  # as float32
+    totals["w"] += torch.tensor([1.0], dtype=torch.float64)
+    assert averaged(totals, {"w": torch.zeros(1)}, 1)["w"].item() == 2**24 + 4  # as float32
 
 
 @pytest.mark.parametrize("clients", [1, FEW, FEW + 1, 3 * FEW - 1])

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data import Samples
+from ..data import Population, Samples
 from ..data.labelled import Rows
-from ..protocol import Kept, Message, Reply, StackedReply
+from ..protocol import Kept, Message, Partial, Reply, StackedReply
+from ..protocol.tree import Node
 from ..tensors import Tensors
 
 
@@ -24,6 +25,29 @@ class Job:
 
     def state(self) -> Kept | None:
         return self.kept if self.fetch is None else self.fetch(self.client)
+
+
+class Roster:
+    """The clients of a round. Their jobs are made one by one, where they are done."""
+
+    def __init__(
+        self,
+        round: int,  # noqa: A002
+        clients: Sequence[int],
+        population: Population,
+        fetch: Callable[[int], Kept | None] | None,
+    ) -> None:
+        self.round, self.clients = round, clients
+        self.population, self._fetch = population, fetch
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def __iter__(self) -> Iterator[Job]:
+        return map(self.job, self.clients)
+
+    def job(self, client: int) -> Job:
+        return Job(client, self.population.samples(client, self.round), fetch=self._fetch)
 
 
 Ahead = Callable[[], Sequence[Job]]
@@ -58,12 +82,47 @@ class StackedResult:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """What came of all clients of a round, added up by those who have trained them."""
+
+    nodes: list[Node[Partial]]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where an exam's samples and layers are found by who has the population, but not the exam."""
+
+    round: int
+    test: int
+    """Its place among the tests of the round."""
+    client: int | None = None
+    """Whose own layers are taken along."""
+
+
+@dataclass(frozen=True)
 class Exam:
     """A global model to be tested, with the layers that a client kept as its own, if any."""
 
     model: Tensors
     samples: Samples
     kept: Kept | None = None
+    fetch: Callable[[], Kept | None] | None = None
+    """Where to get them when they are needed, in place of `kept`."""
+    seat: Seat | None = None
+
+    def state(self) -> Kept | None:
+        return self.kept if self.fetch is None else self.fetch()
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How many samples of each class were right, and the sum of the losses."""
+
+    right: Rows
+    loss: float
+
+    def __add__(self, other: "Marks") -> "Marks":
+        return Marks(self.right + other.right, self.loss + other.loss)
 
 
 @dataclass(frozen=True)
@@ -75,12 +134,11 @@ class Score:
     its own, whatever label the class has now."""
 
 
-def score(samples: Samples, right: Rows, loss: float) -> Score:
-    """From how many samples of each class were right, and the mean loss."""
+def score(samples: Samples, marks: Marks) -> Score:
     there = np.bincount(samples.own_classes(), minlength=samples.data.classes)
-    pairs = zip(right.tolist(), there.tolist(), strict=True)
+    pairs = zip(marks.right.tolist(), there.tolist(), strict=True)
     by_class = tuple(good / count if count else None for good, count in pairs)
-    return Score(int(right.sum()) / len(samples), loss, by_class)
+    return Score(int(marks.right.sum()) / len(samples), marks.loss / len(samples), by_class)
 
 
 MOST_TESTED = 1024
@@ -99,6 +157,16 @@ def evaluation_batch(samples: Samples) -> int:
     return evenly(len(samples), most)
 
 
+class InProcess:
+    """What engines have in common that train in the process that asks them."""
+
+    def of_round(self) -> dict[str, object]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
 class Engine(Protocol):
     """Trains the clients of a round and tests models. All engines give the same numbers."""
 
@@ -109,13 +177,27 @@ class Engine(Protocol):
         """What it has chosen by itself, for the record."""
         ...
 
+    @property
+    def steps_in_rows(self) -> bool:
+        """Whether its replies are rows, so that a server does best to step all of a row at once."""
+        ...
+
+    def of_round(self) -> dict[str, object]:
+        """What the record of the last round says of it."""
+        ...
+
+    def close(self) -> None:
+        """Give back whatever outlasts a round."""
+        ...
+
     def train(
         self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None
-    ) -> Iterator[Result | StackedResult]:
+    ) -> Iterator[Result | StackedResult | Summed]:
         """The results of all jobs, each as soon as it is there.
 
         Replies may lie in memory that the engine trains in: use one before asking for the next.
-        An engine whose device works by itself may meanwhile ask for the jobs of the next round.
+        An engine whose device works by itself may meanwhile ask for the jobs of the next round;
+        one that trains elsewhere takes a `Roster` and gives what came of all.
         """
         ...
 

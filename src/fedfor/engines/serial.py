@@ -17,15 +17,27 @@ from ..protocol.local import OWN_LAYERS, load_tensors, own_layers
 from ..randomness import generator, torch_seeded
 from ..tensors import Tensors
 from .batches import plan_batches
-from .engine import Ahead, Exam, Job, Result, Score, evaluation_batch, score, single_sample
+from .engine import (
+    Ahead,
+    Exam,
+    InProcess,
+    Job,
+    Marks,
+    Result,
+    Score,
+    evaluation_batch,
+    score,
+    single_sample,
+)
 from .fisher import Loss, fisher_diagonal
 from .training import Training
 
 
-class SerialEngine:
+class SerialEngine(InProcess):
     """One model is held and loaded anew for each client. Any nn.Module and loss will do."""
 
     name: ClassVar[str] = "serial"
+    steps_in_rows = False
 
     def __init__(
         self,
@@ -85,7 +97,10 @@ class SerialEngine:
         return [self.score(exam) for exam in exams]
 
     def score(self, exam: Exam) -> Score:
-        samples, kept = exam.samples, exam.kept
+        return score(exam.samples, self.marks(exam))
+
+    def marks(self, exam: Exam) -> Marks:
+        samples, kept = exam.samples, exam.state()
         load_tensors(self.model, exam.model)
         load_tensors(self.model, kept.extras[OWN_LAYERS] if kept else self.initial_own)
         self.model.eval()
@@ -99,7 +114,7 @@ class SerialEngine:
                 loss += float(self.loss(outputs, y)) * len(y)
                 good = (outputs.argmax(dim=1) == y).cpu().numpy()
                 right += np.bincount(own[some][good], minlength=len(right))
-        return score(samples, right, loss / len(samples))
+        return Marks(right, loss)
 
     def _loss(self, x: Tensor, y: Tensor, client: int) -> Tensor:
         try:

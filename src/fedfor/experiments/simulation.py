@@ -3,7 +3,9 @@
 population --sample--> cohort --train--> replies --aggregate--> model --evaluate--> record
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,9 +14,10 @@ from torch import Tensor, nn
 from ..algorithms import Algorithm
 from ..data import Population, TestSet, sample_cohort
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
-from ..engines.engine import Ahead
-from ..errors import ConfigError, DivergedError
-from ..protocol import Aggregation, Agreement, Message, Server
+from ..engines.engine import Ahead, Roster, Seat, Summed
+from ..engines.intake import Intake
+from ..errors import DivergedError
+from ..protocol import Agreement, Message, Server
 from ..tensors import first_not_finite
 from .store import MemoryStore, Store
 from .work import Evaluate, Steps, Train, drive
@@ -43,8 +46,7 @@ class Simulation:
     ) -> None:
         self.population, self.algorithm, self.training = population, algorithm, training
         self.engine, self.cohort, self.seed = engine, cohort, seed
-        in_rows = engine.name == "vector"  # whose replies are rows already
-        self.server = Server(algorithm, model, population.size, in_rows=in_rows)
+        self.server = Server(algorithm, model, population.size, in_rows=engine.steps_in_rows)
         self.store: Store = MemoryStore() if store is None else store
         self._ahead: tuple[int, list[Job]] | None = None
         for client in self._clients(1):  # refuse an impossible cohort or empty clients now
@@ -62,26 +64,19 @@ class Simulation:
         t = self.server.round + 1
         clients = self._clients(t)
         message = self.server.message()
-        record: Record = {"round": t, "clients": len(clients), "up": 0, "local_steps": 0.0}
-        replies, losses = self.server.begin(), []
-        unchecked: list[tuple[StackedResult, Tensor]] = []
+        replies = self.server.begin()
+        intake = Intake(self.algorithm, self.training, replies, self.store.put)
 
-        def take(result: Result | StackedResult) -> None:
-            stacked = result.stacked()
-            self._check_fits(stacked, message)
-            sound = replies.add(stacked.reply, checked=True)
-            if len(stacked.clients) == len(clients) and stacked.kept is None:
-                unchecked.append((stacked, sound))  # soon enough once the round is done
-            else:
-                self._require_sound(stacked, message, bool(sound))
-            record["up"] += stacked.reply.nbytes
-            record["local_steps"] += sum(stacked.reply.steps) / len(clients)
-            losses.append(stacked.losses.sum(dtype=torch.float64))
-            for client, kept in zip(stacked.clients, stacked.kept or (), strict=False):
-                self.store.put(client, kept)
+        def take(result: Result | StackedResult | Summed) -> None:
+            if isinstance(result, Summed):
+                replies.merge(result.nodes)
+            else:  # of all in one, it is soon enough to ask once the round is done
+                intake.take(result, wait=len(result.stacked().clients) < len(clients))
 
         yield Train(self.engine, message, self._jobs(t, clients), take, self._look_ahead(t + 1))
-        record |= self._moved(replies, losses, unchecked)
+        record: Record = {"round": t, "clients": len(clients), "up": replies.total.nbytes}
+        record["local_steps"] = replies.total.steps / len(clients)
+        record |= self._moved(intake) | self.engine.of_round()
         record |= self._bytes_down(message, clients)
         record["state_bytes"], record["clients_with_state"] = self.store.nbytes, len(self.store)
         if (shift := self.population.shift(t)) is not None:
@@ -90,35 +85,29 @@ class Simulation:
             record |= yield from self._evaluated(clients)
         return record
 
-    def _moved(
-        self,
-        replies: Aggregation,
-        losses: list[Tensor],
-        unchecked: Sequence[tuple[StackedResult, Tensor]],
-    ) -> Record:
+    def _moved(self, intake: Intake) -> Record:
         """The server's step. The one time in a round that a GPU is waited for."""
         before, t = self.server.snapshot(), self.server.round + 1
-        agreed = self.server.finish(replies, self.training.lr_in(t)).tensors
-        told = [torch.stack(losses).sum(), self.server.seems_finite()]
-        numbers = _read([*agreed, *told, *(sound for _, sound in unchecked)])
+        agreed = self.server.finish(intake.replies, self.training.lr_in(t)).tensors
+        told = [intake.replies.mean_loss(), self.server.seems_finite()]
+        numbers = _read([*agreed, *told, *intake.open_questions])
         agreement, (loss, finite, *sound) = numbers[: len(agreed)], numbers[len(agreed) :]
         try:
-            for (result, _), is_sound in zip(unchecked, sound, strict=True):
-                self._require_sound(result, replies.message, bool(is_sound))
-            self._require_finite(replies.message, bool(finite))
+            intake.answer(sound)
+            self._require_finite(intake, bool(finite))
         except DivergedError:
             self.server.load_state(t - 1, before)  # what is kept of the run is its last good model
             raise
-        return {**Agreement.record(agreement), "train_loss": loss / replies.count}
+        return {**Agreement.record(agreement), "train_loss": loss}
 
     def _clients(self, t: int) -> list[int]:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
 
-    def _jobs(self, t: int, clients: Iterable[int]) -> Iterator[Job]:
+    def _jobs(self, t: int, clients: Sequence[int]) -> Iterable[Job]:
         if self._ahead is not None and self._ahead[0] == t:
-            return iter(self._ahead[1])
+            return self._ahead[1]
         fetch = None if self.algorithm.stateless else self.store.get
-        return (Job(k, self.population.samples(k, t), fetch=fetch) for k in clients)
+        return Roster(t, clients, self.population, fetch)
 
     def _look_ahead(self, t: int) -> Ahead:
         """Prepares a round's jobs while another is still trained, and keeps them until then."""
@@ -128,16 +117,6 @@ class Simulation:
             return self._ahead[1]
 
         return jobs
-
-    def _check_fits(self, result: StackedResult, message: Message) -> None:
-        name, up = self.algorithm.client.name, self.algorithm.client.up
-        if (misfit := result.reply.misfit(message, up)) is not None:
-            raise ConfigError(f"{name}: the reply of client {result.clients[0]}: {misfit}")
-
-    def _require_sound(self, result: StackedResult, message: Message, is_sound: bool) -> None:
-        if not is_sound and (broken := result.reply.first_not_finite(message)) is not None:
-            place, where = broken
-            raise self._diverged(message.round, f"client {result.clients[place]} sent {where}")
 
     def _bytes_down(self, message: Message, clients: list[int]) -> Record:
         """Bytes down in both forms. In a silo, who was called last round still has that model."""
@@ -155,7 +134,7 @@ class Simulation:
 
     def _evaluated(self, clients: list[int]) -> "Steps[Record]":
         tests = self.population.tests(self.server.round)
-        exams = [self._exams(test, clients) for test in tests]
+        exams = [self._exams(test, clients, place) for place, test in enumerate(tests)]
         given = yield Evaluate(self.engine, [exam for of_test in exams for exam in of_test])
         remaining = iter(given)
         scores = {
@@ -172,26 +151,28 @@ class Simulation:
             record["classes"] = list(by_class)
         return record
 
-    def _exams(self, test: TestSet, clients: list[int]) -> list[Exam]:
+    def _exams(self, test: TestSet, clients: list[int], place: int = 0) -> list[Exam]:
         """With layers of their own, clients are tested with those: a set's owner, if it has one,
         else all clients of the round, whose scores are averaged."""
-        model = self.server.model
+        model, seat = self.server.model, Seat(self.server.round, place)
         if self.algorithm.sharing == "everything":
-            return [Exam(model, test.samples)]
+            return [Exam(model, test.samples, seat=seat)]
         owners = clients if test.owner is None else [test.owner]
-        return [Exam(model, test.samples, self.store.get(k)) for k in owners]
+        return [
+            Exam(
+                model,
+                test.samples,
+                fetch=functools.partial(self.store.get, k),
+                seat=replace(seat, client=k),
+            )
+            for k in owners
+        ]
 
-    def _require_finite(self, message: Message, is_finite: bool) -> None:
-        name = None if is_finite else first_not_finite(self.server.model, message.buffers)
+    def _require_finite(self, intake: Intake, is_finite: bool) -> None:
+        before = intake.message.buffers
+        name = None if is_finite else first_not_finite(self.server.model, before)
         if name is not None:
-            what = f"the global model has NaN or infinity in '{name}'"
-            raise self._diverged(message.round, what)
-
-    def _diverged(self, t: int, what: str) -> DivergedError:
-        advice = f"lower training.lr (now {self.training.lr:g})"
-        if more := self.algorithm.advice():
-            advice += f"; or {more}"
-        return DivergedError(f"{self.algorithm.describe()} diverged in round {t}: {what}; {advice}")
+            raise intake.diverged(f"the global model has NaN or infinity in '{name}'")
 
 
 def _read(numbers: Sequence[Tensor]) -> list[float]:

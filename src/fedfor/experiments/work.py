@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..engines import Engine, Exam, Job, Result, StackedResult
-from ..engines.engine import Ahead
+from ..engines.engine import Ahead, Summed
 from ..errors import FedforError
 from ..protocol import Message
 
@@ -17,7 +17,7 @@ class Train:
     engine: Engine
     message: Message
     jobs: Iterable[Job]
-    take: Callable[[Result | StackedResult], None]
+    take: Callable[[Result | StackedResult | Summed], None]
     """Gets each result as soon as it is there."""
     ahead: Ahead | None = None
     """The jobs of the next round, for an engine that has time to look at them."""

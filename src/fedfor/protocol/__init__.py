@@ -1,9 +1,11 @@
 """What server and clients say to each other, whatever carries it."""
 
+from .aggregation import Aggregation
 from .local import Kept, LocalRound
 from .message import Message, Reply, StackedReply
 from .moves import Agreement
-from .server import Aggregation, Server
+from .partial import Partial
+from .server import Server
 
 __all__ = [
     "Aggregation",
@@ -11,6 +13,7 @@ __all__ = [
     "Kept",
     "LocalRound",
     "Message",
+    "Partial",
     "Reply",
     "Server",
     "StackedReply",

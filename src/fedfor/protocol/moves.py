@@ -10,9 +10,6 @@ from torch import Tensor
 from ..tensors import Tensors, wide
 from .sums import AT_A_TIME, BLOCK
 
-FEW = 8
-"""Clients that come one by one are counted in together, so many at once."""
-
 NUMBERS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}
 """Numbers in the moves that are looked at together: on a CPU few enough for its cache."""
 
@@ -56,39 +53,35 @@ class Moves:
         device, width = self._origin.device, len(self._origin)
         most = NUMBERS_AT_ONCE.get(device.type, NUMBERS_AT_ONCE["cpu"]) // max(1, width)
         self._at_once = max(1, min(AT_A_TIME, most))
-        self._rows: Tensor | None = None
-        self._held: list[tuple[Tensor, ...]] = []
-        self._sums: list[Tensor] = []
+        self._memory: Tensor | None = None
+        self._sums: Tensors = {}
 
     @torch.no_grad()
     def add(self, ends: Tensors, weights: Sequence[float] | None, lengths: Tensor | None) -> Tensor:
         """Count clients in, by their weights or alike. Gives back how far each has moved, which
         the caller may know already."""
         scale = None if weights is None else torch.tensor(weights).to(self._origin)
-        clients, first, found = len(ends[self._names[0]]), 0, []
-        while first < clients:
-            rows = self._room(clients - first)
-            some = slice(first, first + len(rows))
+        clients, found = len(ends[self._names[0]]), []
+        for first in range(0, clients, self._at_once):
+            some = slice(first, min(first + self._at_once, clients))
+            rows = self._room(some.stop - first)
             self._move([ends[name][some] for name in self._names], rows)
             found.append(_lengths(rows) if lengths is None else lengths[some])
-            self._held.append((found[-1],) if scale is None else (found[-1], scale[some]))
-            first = some.stop
-        if clients >= FEW:  # other runs have their turn before this one's next
-            self._count_in()
-            self._rows = None
+            self._count_in(rows, found[-1], None if scale is None else scale[some])
+        if clients > 1:  # other runs have their turn before this one's next
+            self._memory = None
         return _end_to_end(found)
 
+    def take(self) -> Tensors:
+        """The sums so far, for whoever adds them up; the next ones begin anew."""
+        taken, self._sums = self._sums, {}
+        return taken
+
     def _room(self, wanted: int) -> Tensor:
-        """Rows for the moves of some clients, of the wanted number or as many as there can be.
-        Their memory is used again and again: a CPU's cache has it."""
-        if self._rows is None:
-            height = min(self._at_once, max(wanted, FEW))
-            self._rows = self._origin.new_empty(height, len(self._origin))
-        taken = sum(len(lengths) for lengths, *_ in self._held)
-        if taken == len(self._rows):
-            self._count_in()
-            taken = 0
-        return self._rows[taken : taken + wanted]
+        """Rows for the moves of some clients. Their memory is used again: a CPU's cache has it."""
+        if self._memory is None or len(self._memory) < wanted:
+            self._memory = self._origin.new_empty(wanted, len(self._origin))
+        return self._memory[:wanted]
 
     def _move(self, ends: Sequence[Tensor], rows: Tensor) -> None:
         if len(ends) == 1 and ends[0].ndim == 2:
@@ -97,38 +90,39 @@ class Moves:
             torch.cat([end.reshape(len(rows), -1) for end in ends], dim=1, out=rows)
             rows.sub_(self._origin)
 
-    def _count_in(self) -> None:
+    def _count_in(self, moves: Tensor, lengths: Tensor, weights: Tensor | None) -> None:
         """Add up lengths, moves made 1 long, and weights that went against the last move."""
-        if self._rows is None or not self._held:
-            return
-        lengths, *given = (_end_to_end(parts) for parts in zip(*self._held, strict=True))
-        weights = given[0] if given else None
-        moves, self._held = self._rows[: len(lengths)], []
         shares = lengths.reciprocal() if weights is None else weights / lengths
         shares = shares.nan_to_num(posinf=0.0)  # a client that did not move
-        found = [_total(lengths, weights), _weighted_sum(moves, shares.to(moves))]
+        found = {
+            "lengths": _total(lengths, weights),
+            "unit": _weighted_sum(moves, shares.to(moves)),
+        }
         if self._last is not None:
             opposing = moves.mul_(self._last).gt_(0)
             alike = weights is None
-            found.append(opposing.sum() if alike else _total(opposing.sum(dim=1), weights))
+            found["opposing"] = opposing.sum() if alike else _total(opposing.sum(dim=1), weights)
         if not self._sums:
-            self._sums = [part.to(wide(part)) for part in found]
+            self._sums = {name: part.to(wide(part)) for name, part in found.items()}
             return
-        for total, part in zip(self._sums, found, strict=True):
-            total += part
+        for name, part in found.items():
+            self._sums[name] += part
 
     @torch.no_grad()
-    def agreement(self, mean: Tensors, total: float) -> Agreement:
-        """From where the clients ended on average, and the sum of their weights."""
-        self._count_in()
-        lengths, unit, *opposing = self._sums
+    def agreement(self, mean: Tensors, total: float, sums: Tensors | None = None) -> Agreement:
+        """From where the clients ended on average, the sum of their weights, and their sums, which
+        are those that were not taken unless they are given."""
+        sums = self._sums if sums is None else sums
+        unit, opposing = sums["unit"], sums.get("opposing")
         move = (self._joined(mean) - self._origin).to(unit)
         length = torch.linalg.vector_norm(move)
         together = length * total
         return Agreement(
-            torch.where(length == 0, 1.0, lengths / together),
+            torch.where(length == 0, 1.0, sums["lengths"] / together),
             (unit.dot(move) / together).clamp(-1, 1),  # NaN where the length is 0
-            opposing[0] / (total * len(move)) if opposing else torch.full_like(length, math.nan),
+            torch.full_like(length, math.nan)
+            if opposing is None
+            else opposing / (total * len(move)),
         )
 
     def _joined(self, tensors: Tensors) -> Tensor:

@@ -10,12 +10,10 @@ from ..algorithms.presets import as_algorithm
 from ..algorithms.sharing import buffers, stays_local, trainable
 from ..errors import ConfigError, require_choice
 from ..tensors import Extras, Tensors, copies, seem_finite
+from .aggregation import Aggregation, Layout
 from .compression import FORMS, encode_extras
-from .elementwise import steps_elementwise
 from .message import Message, Reply, StackedReply
-from .moves import Agreement, Moves
-from .rows import Rows, row_order
-from .sums import Sums, sums, sums_and_distances
+from .moves import Agreement
 
 BEFORE = "before"
 """In the state: the parameters before the last step, where no ClientOpt keeps what it moved."""
@@ -61,10 +59,8 @@ class Server:
         }
         self._keeps_last_move = client.difference in self.client_state
         self._before: Tensors = {}
-        joined = in_rows and steps_elementwise(self.algorithm)
-        order = row_order(model) if joined else self.params
-        self._rows = Rows({n: self.params[n] for n in order if n in self.params}, joined)
-        self._buffer_rows = Rows(self.buffers, joined)
+        self._layout = Layout(self.algorithm, model, in_rows)
+        self._rows, self._buffer_rows = self._layout.params, self._layout.buffers
 
     @property
     def model(self) -> Tensors:
@@ -109,12 +105,12 @@ class Server:
             aggregation.add(reply, checked=checked)
         return float(self.finish(aggregation, client_lr).disagreement)
 
-    def begin(self) -> "Aggregation":
+    def begin(self) -> Aggregation:
         """For callers that get the replies one by one: `add` each, then `finish` the round."""
         # Replies answer the model; extras need not be encoded once more for them.
         sent = Message(self.round + 1, dict(self.params), dict(self.buffers))
         last = self._last_move()
-        return Aggregation(self.algorithm, sent, self._rows, self._buffer_rows, last)
+        return Aggregation(self.algorithm, sent, self._layout, last)
 
     def _last_move(self) -> Tensors | None:
         """w(t-2) - w(t-1) in rows, whatever the algorithm; None where it is not known."""
@@ -126,7 +122,7 @@ class Server:
         before, now = self._rows.join(self._before), self._rows.join(self.params)
         return {name: w - now[name] for name, w in before.items()}
 
-    def finish(self, replies: "Aggregation", client_lr: float) -> Agreement:
+    def finish(self, replies: Aggregation, client_lr: float) -> Agreement:
         """The step itself, as `aggregate` does it. A GPU is not waited for."""
         mean, sums_of_extras = replies.mean(), replies.sums()
         agreement, before = replies.agreement(mean), dict(self.params)
@@ -227,71 +223,3 @@ def _fitting(extra: str, saved: Tensors, like: Tensors) -> Tensors:
                 + ("missing" if found is None else f"of shape {tuple(found.shape)}")
             )
     return {n: saved[n].to(t.device, t.dtype).clone() for n, t in like.items()}
-
-
-class Aggregation:
-    """The replies of a round, summed as they come and not held."""
-
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        message: Message,
-        rows: Rows,
-        buffer_rows: Rows,
-        last_move: Tensors | None,
-    ) -> None:
-        self.algorithm, self.message = algorithm, message
-        self._rows, self._buffer_rows = rows, buffer_rows
-        self._start = rows.join(message.params)
-        self._buffers = buffer_rows.join(message.buffers)
-        self.count = 0
-        self._total = 0
-        self._sums = Sums()
-        self._moves = Moves(self._start, last_move)
-
-    def add(self, reply: Reply | StackedReply, *, checked: bool = False) -> Tensor:
-        """Count a reply in. One that cannot be one is refused, unless the caller has `checked`.
-
-        Gives back whether it is free of NaN and infinity, without waiting for a GPU. It may say no
-        where only a sum is not finite.
-        """
-        if isinstance(reply, Reply):
-            reply = reply.stacked()
-        if not checked:
-            self._require_sound(reply)
-        by_examples = self.algorithm.weighting == "examples"
-        weights = list(reply.examples) if by_examples else [1] * len(reply)
-        model = self._rows.join(reply.model) | self._buffer_rows.join(reply.model)
-        totals, known = sums_and_distances(self._start, model, weights)
-        lengths = self._moves.add(model, weights if by_examples else None, known)
-        to_check = [
-            lengths,
-            *(totals[n] for n, b in self._buffers.items() if b.is_floating_point()),
-        ]
-        self._sums.add("model", totals)
-        for extra, tensors in reply.extras.items():
-            of_extra = sums(self._rows.join(tensors), [1] * len(reply))
-            to_check += of_extra.values()
-            self._sums.add(extra, of_extra)
-        self._total += sum(weights)
-        self.count += len(reply)
-        return seem_finite(to_check)
-
-    def _require_sound(self, reply: StackedReply) -> None:
-        for place in range(len(reply)):
-            why = reply.one(place).problem(self.message, self.algorithm.client.up)
-            if why is not None:
-                number = self.count + place + 1
-                raise ConfigError(f"reply {number} of round {self.message.round}: {why}")
-
-    def mean(self) -> Tensors:
-        if self.count == 0:
-            raise ConfigError("no client replied, so the round cannot be aggregated")
-        return self._sums.over("model", self._start | self._buffers, self._total)
-
-    def sums(self) -> Extras:
-        up = self.algorithm.client.up
-        return {extra: self._sums.over(extra, self._start, 1) for extra in up}
-
-    def agreement(self, mean: Tensors) -> Agreement:
-        return self._moves.agreement(mean, self._total)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tensors import Extras, Tensors, wide
+from ..tensors import Tensors, wide
 
 AT_A_TIME = 64  # clients whose tensors are widened to float64 at once
 FEW = 16  # the same, where little memory counts for more than few steps
@@ -17,26 +17,15 @@ BLOCK = 2**17
 squares in float32."""
 
 
-class Sums:
-    """Running sums in float64, so that the order of clients hardly matters."""
-
-    def __init__(self) -> None:
-        self._sums: Extras = {}
-
-    def add(self, key: str, tensors: Tensors) -> None:
-        into = self._sums.setdefault(key, {})
-        for name, total in tensors.items():
-            into[name] = into[name].add_(total) if name in into else total
-
-    def over(self, key: str, like: Tensors, divisor: float) -> Tensors:
-        """The sums over a number, in the types of `like`; whole numbers are rounded."""
-        result = {}
-        for name, model_tensor in like.items():
-            value = self._sums[key][name] / divisor
-            if not model_tensor.is_floating_point():
-                value = value.round()
-            result[name] = value.to(model_tensor.device, model_tensor.dtype)
-        return result
+def averaged(sums: Tensors, like: Tensors, divisor: float) -> Tensors:
+    """Sums over a number, in the types of `like`; whole numbers are rounded."""
+    result = {}
+    for name, model_tensor in like.items():
+        value = sums[name] / divisor
+        if not model_tensor.is_floating_point():
+            value = value.round()
+        result[name] = value.to(model_tensor.device, model_tensor.dtype)
+    return result
 
 
 def sums(stacked: Tensors, weights: Sequence[float]) -> Tensors:

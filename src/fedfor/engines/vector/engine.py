@@ -9,17 +9,17 @@ from ...algorithms.sharing import stays_local
 from ...errors import ConfigError
 from ...protocol import Message
 from ...protocol.local import own_layers
-from ..engine import Ahead, Exam, Job, Score, StackedResult
+from ..engine import Ahead, Exam, InProcess, Job, Marks, Score, StackedResult
 from ..fisher import Loss
 from ..stacking import DEFAULT, Stacking
 from ..training import Training
 from .elementwise import require_elementwise
-from .evaluation import evaluate
+from .evaluation import evaluate, marks
 from .trainer import Task, Trainer
 from .update import SgdOptions, make_optimizer
 
 
-class VectorEngine:
+class VectorEngine(InProcess):
     """Trains the clients of a cohort together, as one stack of models.
 
     Several runs of the same model may share a `trainer`, which then trains all their clients
@@ -27,6 +27,7 @@ class VectorEngine:
     """
 
     name: ClassVar[str] = "vector"
+    steps_in_rows = True
 
     def __init__(
         self,
@@ -72,6 +73,9 @@ class VectorEngine:
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Score]:
         return evaluate(self.trainer, [(exam, self.initial_own) for exam in exams])
+
+    def marks(self, exam: Exam) -> Marks:
+        return marks(self.trainer, [(exam, self.initial_own)])[0]
 
     def task(self, message: Message, jobs: Iterable[Job], ahead: Ahead | None = None) -> Task:
         """What this run wants trained, for a trainer that trains several runs together."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...protocol.local import OWN_LAYERS
 from ...tensors import Tensors
-from ..engine import Exam, Score, evaluation_batch, evenly, score
+from ..engine import Exam, Marks, Score, evaluation_batch, evenly, score
 from .compiling import Flat
 from .model import StackedModel
 from .trainer import Trainer
@@ -22,10 +22,15 @@ FORWARD_SHARE = 3
 
 def evaluate(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> list[Score]:
     """Score each exam, with the layers that its run began with where a client kept none."""
+    found = zip(exams, marks(trainer, exams), strict=True)
+    return [score(exam.samples, marks) for (exam, _), marks in found]
+
+
+def marks(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> list[Marks]:
     groups: dict[object, list[int]] = {}
     for i, (exam, _) in enumerate(exams):
         groups.setdefault((id(exam.samples.data), exam.samples.rows.tobytes()), []).append(i)
-    scores: dict[int, Score] = {}
+    given: dict[int, Marks] = {}
     with trainer.model.backend(), torch.no_grad():
         for of_group in groups.values():
             samples = exams[of_group[0]][0].samples
@@ -36,16 +41,16 @@ def evaluate(trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]]) -> list[Sc
             for start in range(0, len(of_group), models):
                 places = of_group[start : start + models]
                 found = _same_samples(trainer, [exams[i] for i in places], batch)
-                scores |= dict(zip(places, found, strict=True))
-    return [scores[i] for i in range(len(exams))]
+                given |= dict(zip(places, found, strict=True))
+    return [given[i] for i in range(len(exams))]
 
 
 def _same_samples(
     trainer: Trainer, exams: Sequence[tuple[Exam, Tensors]], batch: int
-) -> list[Score]:
+) -> list[Marks]:
     model, device, asked = trainer.model, trainer.device, len(exams)
     whole = [
-        {**exam.model, **(exam.kept.extras.get(OWN_LAYERS, own) if exam.kept else own)}
+        {**exam.model, **(kept.extras.get(OWN_LAYERS, own) if (kept := exam.state()) else own)}
         for exam, own in exams
     ]
     samples, grade = exams[0][0].samples, _grade(model, tuple(model.buffer_names))
@@ -71,8 +76,7 @@ def _same_samples(
         total += losses.double() * len(rows)
         correct.index_add_(0, (first + y).flatten(), right.flatten().long())
     by_class = correct.view(places, classes)[:asked].cpu().numpy()
-    losses = (total / len(samples))[:asked].tolist()
-    return [score(samples, *figures) for figures in zip(by_class, losses, strict=True)]
+    return [Marks(*figures) for figures in zip(by_class, total[:asked].tolist(), strict=True)]
 
 
 def _labels(y: Tensor, exams: Sequence[tuple[Exam, Tensors]]) -> Tensor:
