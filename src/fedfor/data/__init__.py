@@ -1,6 +1,8 @@
 """What clients see: labelled data, populations over it, and shifts."""
 
+from .availability import Availability
 from .bundled import digit_domains, digits
+from .calling import Call, Caller
 from .concept_shift import ConceptShift
 from .dirichlet import DirichletDraws, dirichlet_split
 from .files import load_npz
@@ -12,6 +14,9 @@ from .population import Partition, Population, TestSet, sample_cohort
 from .shards import shards
 
 __all__ = [
+    "Availability",
+    "Call",
+    "Caller",
     "ConceptShift",
     "DataSplit",
     "DirichletDraws",

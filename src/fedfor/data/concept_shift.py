@@ -49,6 +49,9 @@ class ConceptShift(Population):
     def samples(self, client: int, round: int) -> Samples:  # noqa: A002
         return replace(self.inner.samples(client, round), relabel=self.labels(round))
 
+    def examples(self, client: int, round: int) -> int | None:  # noqa: A002
+        return self.inner.examples(client, round)
+
     def tests(self, round: int) -> list[TestSet]:  # noqa: A002
         relabel = self.labels(round)
         return [

@@ -39,6 +39,9 @@ class DirichletDraws(Population):
             ]
         )
 
+    def examples(self, client: int, round: int) -> int | None:  # noqa: A002
+        return self.samples_per_client
+
 
 def dirichlet_split(
     split: DataSplit, clients: int, seed: int, alpha: float, min_samples: int = 1

@@ -19,6 +19,9 @@ class IidDraws(Population):
         total = len(self.train)
         return draw.choice(total, self.samples_per_client, replace=self.samples_per_client > total)
 
+    def examples(self, client: int, round: int) -> int | None:  # noqa: A002
+        return self.samples_per_client
+
 
 def iid_split(split: DataSplit, clients: int, seed: int) -> Partition:
     """Deal all training data out at random, alike in number."""

@@ -48,7 +48,7 @@ class LongTail(Population):
         return counts
 
     def rows(self, client: int) -> Rows:
-        draw = generator(self.seed, "long-tail", client=client)
+        draw = self._draw(client)
         counts = self.counts(draw.permutation(self.train.classes))
         return np.concatenate(
             [
@@ -56,6 +56,13 @@ class LongTail(Population):
                 for rows, n in zip(self._of_class, counts, strict=True)
             ]
         )
+
+    def examples(self, client: int, round: int) -> int | None:  # noqa: A002
+        """The order of the classes is drawn first, and the order tells how many of each."""
+        return sum(self.counts(self._draw(client).permutation(self.train.classes)))
+
+    def _draw(self, client: int) -> np.random.Generator:
+        return generator(self.seed, "long-tail", client=client)
 
     def if_empty(self) -> str:
         size = f"share (now {self.share:g})" if self.head is None else f"head (now {self.head})"

@@ -1,5 +1,6 @@
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,10 @@ class Population:
     def rows(self, client: int) -> Rows:
         raise NotImplementedError
 
+    def examples(self, client: int, round: int) -> int | None:  # noqa: A002
+        """How many samples a client has in a round; None if only drawing them would tell."""
+        return None
+
     def if_empty(self) -> str:
         """What to change so that no client is without data."""
         return "take fewer clients or more data"
@@ -102,16 +107,38 @@ class Partition(Population):
     def rows(self, client: int) -> Rows:
         return self._rows[client]
 
+    def examples(self, client: int, round: int) -> int | None:  # noqa: A002
+        return len(self._rows[client])
+
     def if_empty(self) -> str:
         return self._if_empty or super().if_empty()
 
 
 def sample_cohort(seed: int, round: int, population: int, cohort: int) -> list[int]:  # noqa: A002
     """The clients of a round, drawn without replacement, in rising order."""
+    require_cohort(population, cohort)
+    return sorted(itertools.islice(candidates(seed, round, population, cohort), cohort))
+
+
+def candidates(seed: int, round: int, population: int, cohort: int) -> Iterator[int]:  # noqa: A002
+    """All members in the random order of a round, its cohort first; costs what is taken of it."""
+    draw = random.Random(entropy(seed, "cohort", round))
+    first = draw.sample(range(population), cohort)
+    yield from first
+    # Then a shuffle that remembers only what it has moved: the population may be of any size.
+    drawn, moved = set(first), dict[int, int]()
+    for place in range(population):
+        other = draw.randrange(place, population)
+        client = moved.get(other, other)
+        moved[other] = moved.pop(place, place)
+        if client not in drawn:
+            yield client
+
+
+def require_cohort(population: int, cohort: int) -> None:
+    """Refuse to call nobody, or more clients than there are."""
     if not 1 <= cohort <= population:
         raise ConfigError(
             f"population.cohort is {cohort} but the population has {population} "
             f"client{'s' if population > 1 else ''}; set it between 1 and {population}"
         )
-    draw = random.Random(entropy(seed, "cohort", round))
-    return sorted(draw.sample(range(population), cohort))

@@ -8,6 +8,7 @@ from torch import nn
 from ..algorithms import Algorithm
 from ..algorithms.sharing import stays_local
 from ..data import (
+    Availability,
     ConceptShift,
     DataSplit,
     DirichletDraws,
@@ -77,6 +78,11 @@ def build_population(config: RunConfig, split: DataSplit) -> Population:
     if p.concept_shift is not None:
         population = ConceptShift(population, seed, p.concept_shift)
     return population
+
+
+def build_availability(config: RunConfig) -> Availability | None:
+    settings = config.availability
+    return None if settings is None else Availability(**settings.model_dump())
 
 
 def build_device(name: str) -> torch.device:

@@ -187,6 +187,35 @@ class EvaluationConfig(Section):
     """The accuracy, as a fraction, whose first round is reported."""
 
 
+class AvailabilityConfig(Section):
+    """Who is there, who drops out and who is slow, and how the server copes. Without any of these
+    settings, everyone is always there."""
+
+    rate: float = Field(default=1.0, ge=0, le=1)
+    """The chance that a client is there in a round."""
+    dropout: float = Field(default=0.0, ge=0, le=1)
+    """The chance that a client that was called drops out after training began."""
+    slowness: float = Field(default=0.0, ge=0, le=10)
+    """How unlike the clients' speeds are: sigma of a log-normal with median 1, drawn once for each
+    client. 0: all alike."""
+    over_sampling: float = Field(default=1.0, ge=1, le=100)
+    """Clients called for each one of `population.cohort`; the first to report count."""
+    deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The time after which reports no longer count; a client of speed 1 with the mean amount of
+    data takes 1. Without it, all are waited for."""
+    least: int = Field(default=1, ge=1)
+    """The fewest reports with which a round counts; with fewer, it is abandoned and the model
+    stays."""
+    trace: Path | None = None
+    """A file of devices, JSON Lines, which goes before `rate`, `dropout` and `slowness`."""
+
+    @field_validator("trace")
+    @classmethod
+    def _from_anywhere(cls, value: Path | None) -> Path | None:
+        """Absolute, so that a run can be resumed from another folder."""
+        return None if value is None else value.expanduser().absolute()
+
+
 class RunConfig(Section):
     """All settings of a run."""
 
@@ -218,6 +247,7 @@ class RunConfig(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    availability: AvailabilityConfig | None = None
 
     @field_validator("algorithm", mode="before")
     @classmethod

@@ -1,0 +1,109 @@
+"""A round as a server sees it: whom it calls, who reports, and when."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from .availability import Availability, Behaviour
+from .population import Population, candidates, require_cohort, sample_cohort
+
+LOOKED_AT, LOOKED_AT_MORE = 100, 1000
+"""A server looks at so many clients for each one to be called, and at so many more, at most."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who took part in a round."""
+
+    round: int
+    called: list[int]
+    """Who got the model, in rising order."""
+    clients: list[int]
+    """Whose reports count, in rising order; nobody if the round is abandoned."""
+    told: dict[str, Any]
+    """What the round's record says of it; nothing where everyone is always there."""
+
+
+class Caller:
+    """Calls the clients of each round: a function of the seed and the round alone.
+
+    Clients that drop out, are late or in surplus leave no trace, as if they had not been called.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        cohort: int,
+        seed: int,
+        availability: Availability | None = None,
+    ) -> None:
+        require_cohort(population.size, cohort)
+        self.population, self.cohort, self.seed = population, cohort, seed
+        self.availability = availability
+        if availability is None:
+            return
+        if availability.least > cohort:
+            raise ConfigError(
+                f"availability.least is {availability.least} but population.cohort is {cohort}: "
+                f"no round could count; set it to {cohort} or less"
+            )
+        self._behaviour = Behaviour(availability, seed, population.size)
+
+    def call(self, t: int) -> Call:
+        """Call the clients of round t and wait for their reports."""
+        if self.availability is None:
+            clients = sample_cohort(self.seed, t, self.population.size, self.cohort)
+            return Call(t, clients, list(clients), {})
+        called, away = self._reach(t, self.availability)
+        reports = self._reports(t, called)
+        deadline = self.availability.deadline
+        timely = [(time, k) for time, k in reports if deadline is None or time <= deadline]
+        counted = timely[: self.cohort]
+        told: dict[str, Any] = {
+            "called": len(called),
+            "away": away,
+            "dropped": len(called) - len(reports),
+            "late": len(reports) - len(timely),
+            "surplus": len(timely) - len(counted),
+        }
+        if len(counted) < self.cohort and deadline is not None:
+            told["waited"] = float(deadline)
+        else:
+            told["waited"] = counted[-1][0] if counted else 0.0
+        if len(counted) < self.availability.least:
+            told["abandoned"], counted = True, []
+        return Call(t, called, sorted(k for _, k in counted), told)
+
+    def _reach(self, t: int, availability: Availability) -> tuple[list[int], int]:
+        """Those who are called, and how many were passed over because they were not there."""
+        wanted = availability.to_call(self.cohort)
+        most = LOOKED_AT * wanted + LOOKED_AT_MORE
+        order = candidates(self.seed, t, self.population.size, self.cohort)
+        called: list[int] = []
+        away = 0
+        for k in itertools.islice(order, most):
+            if len(called) == wanted:
+                break
+            if self._behaviour.is_there(k, t):
+                called.append(k)
+            else:
+                away += 1
+        return sorted(called), away
+
+    def _reports(self, t: int, called: list[int]) -> list[tuple[float, int]]:
+        """When each of those who did not drop out reports, the first first."""
+        work = self._work(t, called)
+        return sorted(
+            (work[k] / self._behaviour.speed(k), k)
+            for k in called
+            if not self._behaviour.drops_out(k, t)
+        )
+
+    def _work(self, t: int, called: list[int]) -> dict[int, float]:
+        """In units of what a called client has on average; alike where that is not known."""
+        examples = {k: self.population.examples(k, t) for k in called}
+        known = {k: n for k, n in examples.items() if n is not None}
+        if len(known) < len(called) or not (total := sum(known.values())):
+            return dict.fromkeys(called, 1.0)
+        return {k: n * len(called) / total for k, n in known.items()}
