@@ -1,16 +1,11 @@
 """Where clients' state lies between their rounds."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-
-from ..errors import FolderError
 from ..protocol import Kept
-from ..tensors import flatten, separate, unflatten
+from ..protocol.states import StateFiles
 
 
 class Store(Protocol):
@@ -53,35 +48,38 @@ class DiskStore:
     """
 
     def __init__(self, folder: Path, resumed_from: int = 0, oldest_checkpoint: int = 0) -> None:
-        self.folder = folder
+        self.files = StateFiles(folder)
         self.nbytes = 0
         self._rounds: dict[int, list[int]] = {}
         self._sizes: dict[int, int] = {}
         self._oldest_checkpoint = oldest_checkpoint
-        for path in sorted(folder.glob("*/*.safetensors")):
-            if (found := re.fullmatch(r"(\d+)-(\d+)", path.stem)) is None:
-                continue
-            client, round_ = int(found[1]), int(found[2])
+        for client, round_ in self.files.found():
             if round_ > resumed_from:
-                path.unlink()
+                self.files.drop(client, round_)
             else:
                 self._rounds.setdefault(client, []).append(round_)
         for client, rounds in self._rounds.items():
             rounds.sort()
-            self._count(client, self._load(client).nbytes)
+            self._count(client, self.files.read(client, rounds[-1]).nbytes)
 
     def get(self, client: int) -> Kept | None:
-        return self._load(client) if client in self._rounds else None
+        round_ = self.latest(client)
+        return self.files.read(client, round_) if round_ else None
+
+    def latest(self, client: int) -> int:
+        """The last round that a client kept something from; 0 if there is none."""
+        return self._rounds[client][-1] if client in self._rounds else 0
 
     def put(self, client: int, kept: Kept) -> None:
-        path = self._path(client, kept.round)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # No temporary name: a file cut short is of a round without a checkpoint, see above.
-        save_file(separate(flatten(kept.extras)), path)
+        self.files.write(client, kept)
+        self.noted(client, kept.round, kept.nbytes)
+
+    def noted(self, client: int, round_: int, nbytes: int) -> None:
+        """Take to the books what somebody has written."""
         rounds = self._rounds.setdefault(client, [])
-        if kept.round not in rounds:
-            rounds.append(kept.round)
-        self._count(client, kept.nbytes)
+        if round_ not in rounds:
+            rounds.append(round_)
+        self._count(client, nbytes)
         self._drop(client, self._unreachable(rounds))
 
     def checkpointed(self, oldest: int) -> None:
@@ -97,22 +95,9 @@ class DiskStore:
 
     def _drop(self, client: int, rounds: Iterable[int]) -> None:
         for round_ in rounds:
-            self._path(client, round_).unlink()
+            self.files.drop(client, round_)
             self._rounds[client].remove(round_)
 
     def _count(self, client: int, size: int) -> None:
         self.nbytes += size - self._sizes.get(client, 0)
         self._sizes[client] = size
-
-    def _load(self, client: int) -> Kept:
-        path = self._path(client, self._rounds[client][-1])
-        try:
-            return Kept(self._rounds[client][-1], unflatten(load_file(path)))
-        except (OSError, ValueError, SafetensorError) as error:
-            raise FolderError(
-                f"the state of client {client} in {path} is lost ({error}); without it the run "
-                "would go on with other numbers: run anew into another folder"
-            ) from error
-
-    def _path(self, client: int, round_: int) -> Path:
-        return self.folder / f"{client % 256:02x}" / f"{client}-{round_}.safetensors"

@@ -1,6 +1,7 @@
 """The replies of a round, summed as they come and not held."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +92,23 @@ class Aggregation:
         self._leaves += 1
         self._counted += len(reply)
         return seem_finite(to_check)
+
+    @contextmanager
+    def as_leaf(self, place: int) -> Iterator[None]:
+        """Whatever is added within counts as one leaf, of this place; nothing if it fails."""
+        outer, before = self._tree, (self._leaves, self._counted)
+        self._tree, self._leaves = Tree(Partial.plus), 0
+        try:
+            yield
+            whole = self._tree.root()
+        except BaseException:
+            self._counted, whole = before[1], None
+            raise
+        finally:
+            self._tree, self._leaves = outer, before[0]
+        if whole is not None:
+            outer.put(Node(0, place, whole))
+            self._leaves += 1
 
     def merge(self, nodes: Iterable[Node[Partial]]) -> None:
         """Count in what others have added up."""

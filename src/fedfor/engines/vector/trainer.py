@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...algorithms import Algorithm
 from ...errors import ConfigError, DataError, FedforError
+from ...memory import is_out_of_memory
 from ...protocol import Message
 from ...randomness import torch_seeded
 from ...tensors import Tensors
@@ -161,7 +162,9 @@ class Trainer:
                 results = self._train_together(tasks, chunk).results(self.data, self.compiler)
             if last and self.device.type == "cuda":
                 self._plan_ahead(tasks)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             if len(lanes) == 1:
                 raise ConfigError(
                     f"client {lanes[0].job.client} alone does not fit into the memory of "
