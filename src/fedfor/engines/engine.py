@@ -36,9 +36,12 @@ class Roster:
         clients: Sequence[int],
         population: Population,
         fetch: Callable[[int], Kept | None] | None,
+        last_move: Tensors | None = None,
     ) -> None:
         self.round, self.clients = round, clients
         self.population, self._fetch = population, fetch
+        self.last_move = last_move
+        """What the agreement of the replies is told by, for those who add them up elsewhere."""
 
     def __len__(self) -> int:
         return len(self.clients)

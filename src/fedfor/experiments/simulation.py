@@ -18,7 +18,7 @@ from ..engines.engine import Ahead, Roster, Seat, Summed
 from ..engines.intake import Intake
 from ..errors import DivergedError
 from ..protocol import Agreement, Message, Server
-from ..tensors import first_not_finite
+from ..tensors import Tensors, first_not_finite
 from .store import MemoryStore, Store
 from .work import Evaluate, Steps, Train, drive
 
@@ -73,7 +73,8 @@ class Simulation:
             else:  # of all in one, it is soon enough to ask once the round is done
                 intake.take(result, wait=len(result.stacked().clients) < len(clients))
 
-        yield Train(self.engine, message, self._jobs(t, clients), take, self._look_ahead(t + 1))
+        jobs = self._jobs(t, clients, replies.last_move)
+        yield Train(self.engine, message, jobs, take, self._look_ahead(t + 1))
         record: Record = {"round": t, "clients": len(clients), "up": replies.total.nbytes}
         record["local_steps"] = replies.total.steps / len(clients)
         record |= self._moved(intake) | self.engine.of_round()
@@ -103,11 +104,13 @@ class Simulation:
     def _clients(self, t: int) -> list[int]:
         return sample_cohort(self.seed, t, self.population.size, self.cohort)
 
-    def _jobs(self, t: int, clients: Sequence[int]) -> Iterable[Job]:
+    def _jobs(
+        self, t: int, clients: Sequence[int], last_move: Tensors | None = None
+    ) -> Iterable[Job]:
         if self._ahead is not None and self._ahead[0] == t:
             return self._ahead[1]
         fetch = None if self.algorithm.stateless else self.store.get
-        return Roster(t, clients, self.population, fetch)
+        return Roster(t, clients, self.population, fetch, last_move)
 
     def _look_ahead(self, t: int) -> Ahead:
         """Prepares a round's jobs while another is still trained, and keeps them until then."""

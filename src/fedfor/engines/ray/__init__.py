@@ -1,0 +1,1 @@
+"""Cohorts over the machines of a Ray cluster."""

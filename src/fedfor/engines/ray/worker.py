@@ -1,0 +1,231 @@
+"""A process of the cluster that trains slices of cohorts, with one model that stays there."""
+
+import gc
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import ConfigError, FedforError
+from ...importing import told
+from ...memory import is_out_of_memory, resident_bytes
+from ...protocol import Aggregation, Kept, Message, Partial
+from ...protocol.aggregation import Layout
+from ...protocol.states import StateFiles
+from ...protocol.tree import folded
+from ...tensors import Tensors, copies
+from ..engine import Exam, Job
+from ..intake import Intake
+from ..serial import SerialEngine
+from .orders import Federation, Graded, Paper, Problem, Report, Round, Slice, worker_device
+from .parcel import Parcel, pack, unpack
+
+
+@dataclass(frozen=True)
+class About:
+    """What a worker says of itself once it is ready."""
+
+    node: str
+    pid: int
+    sees: bool
+    """Whether it sees the folder of clients' state."""
+
+
+class Worker:
+    """Made where Ray puts it. Its methods are called one at a time, but for `stop`."""
+
+    def __init__(self, parcel: Parcel, paths: Sequence[str], lanes: int | None) -> None:
+        for path in paths:  # a model of one's own is imported here as it was there
+            if path not in sys.path:
+                sys.path.append(path)
+        federation: Federation = unpack(parcel)
+        if lanes is not None:
+            stacking = replace(federation.stacking, lanes=lanes)
+            federation = replace(federation, stacking=stacking)
+        self.federation = federation
+        self.files = None if federation.states is None else StateFiles(Path(federation.states))
+        self._engine = _engine(federation)
+        in_rows = federation.within == "vector"
+        self._layout = Layout(federation.algorithm, federation.model, in_rows)
+        self._model: tuple[int, Tensors, Tensors] | None = None
+        self._unwanted: set[int] = set()
+
+    def ready(self, token: str) -> About:
+        sees = self.files is not None and (self.files.folder / token).is_file()
+        return About(_address(), os.getpid(), sees)
+
+    def train(
+        self, order: Slice, model: Parcel, round_: Parcel, states: Parcel | None
+    ) -> tuple[Report, Parcel | None, Parcel | None]:
+        """Train a slice. Gives a report, the sums, and what clients keep if it is not on disk."""
+        torch.set_num_threads(self.federation.threads)  # of this thread, which is not the first
+        report, states_here = Report(), _States(self.files, order, states)
+        around: Round = unpack(round_)
+        message = around.message(*self._received(order.round, model))
+        algorithm, training = self.federation.algorithm, self.federation.training
+        replies = Aggregation(algorithm, message, self._layout, self._on_device(around.last_move))
+        intake = Intake(algorithm, training, replies, states_here.keep)
+        for place, clients in enumerate(order.leaves, order.first):
+            if order.number in self._unwanted:
+                self._unwanted.discard(order.number)
+                report.stopped = True
+                return report, None, None
+            began = time.perf_counter()
+            try:
+                with replies.as_leaf(place), _told(clients):
+                    self._leaf(message, clients, states_here, intake)
+            except FedforError as error:
+                report.problem = Problem(place, error)
+                return report, None, None
+            report.seconds.append(time.perf_counter() - began)
+        report.memory = resident_bytes()
+        report.kept = states_here.written
+        return report, pack(_on_cpu(replies)), states_here.parcel()
+
+    def _leaf(
+        self, message: Message, clients: Sequence[int], states: "_States", intake: Intake
+    ) -> None:
+        population = self.federation.population
+        fetch = None if self.federation.algorithm.stateless else states.get
+        jobs = [Job(k, population.samples(k, message.round), fetch=fetch) for k in clients]
+        for result in self._engine.train(message, jobs):
+            intake.take(result)
+
+    def fold(self, *parcels: Parcel) -> Parcel:
+        """Add up the sums of several slices as far as they go together."""
+        nodes = [node for parcel in parcels for node in unpack(parcel)]
+        owned = [replace(node, value=_own(node.value)) for node in nodes]
+        return pack(folded(Partial.plus, owned))
+
+    def grade(self, papers: Sequence[Paper], model: Parcel, states: Parcel | None) -> Graded:
+        """Test the model on parts of tests."""
+        torch.set_num_threads(self.federation.threads)
+        graded, kept = Graded(), {} if states is None else unpack(states)
+        params, buffers = self._received(papers[0].seat.round + 1, model)
+        for place, paper in enumerate(papers):
+            seat = paper.seat
+            samples = self.federation.population.tests(seat.round)[seat.test].samples
+            some = replace(samples, rows=samples.rows[paper.first : paper.last])
+            own = kept.get(seat.client)
+            if paper.kept_in and seat.client is not None and self.files is not None:
+                own = self.files.read(seat.client, paper.kept_in)
+            try:
+                with _told(()):
+                    marks = self._engine.marks(Exam({**params, **buffers}, some, own))
+            except FedforError as error:
+                graded.problem = Problem(place, error)
+                break
+            graded.marks.append(marks)
+        return graded
+
+    def stop(self, number: int) -> None:
+        """The slice of this number is no longer wanted: another worker was faster."""
+        self._unwanted.add(number)
+
+    def _received(self, round_: int, parcel: Parcel) -> tuple[Tensors, Tensors]:
+        """The model of a round, which stays here until the next one comes."""
+        if self._model is None or self._model[0] != round_:
+            self._model = None
+            params, buffers = (self._on_device(copies(part)) for part in unpack(parcel))
+            self._model = round_, params or {}, buffers or {}
+        return self._model[1], self._model[2]
+
+    def _on_device(self, tensors: Tensors | None) -> Tensors | None:
+        if tensors is None:
+            return None
+        device = worker_device(self.federation.device)
+        return {name: t.to(device) for name, t in tensors.items()}
+
+
+class _States:
+    """Where a slice's clients have their state from, and where it goes."""
+
+    def __init__(self, files: StateFiles | None, order: Slice, carried: Parcel | None) -> None:
+        self._files = files if order.kept_in is not None else None
+        self._kept_in = dict(zip(order.clients, order.kept_in or (), strict=False))
+        self._carried: dict[int, Kept] = {} if carried is None else unpack(carried)
+        self._new: dict[int, Kept] = {}
+        self.written: list[tuple[int, int]] = []
+
+    def get(self, client: int) -> Kept | None:
+        if self._files is None:
+            return self._carried.get(client)
+        round_ = self._kept_in[client]
+        return self._files.read(client, round_) if round_ else None
+
+    def keep(self, client: int, kept: Kept) -> None:
+        if self._files is None:
+            extras = {e: {n: t.cpu() for n, t in ts.items()} for e, ts in kept.extras.items()}
+            self._new[client] = Kept(kept.round, extras)
+        else:
+            self._files.write(client, kept)
+            self.written.append((client, kept.nbytes))
+
+    def parcel(self) -> Parcel | None:
+        return pack(self._new) if self._new else None
+
+
+def _engine(federation: Federation) -> Any:
+    model, device = cast("nn.Module", federation.model), worker_device(federation.device)
+    what = (model, federation.algorithm, federation.training, federation.seed, federation.loss)
+    if federation.within == "serial":
+        return SerialEngine(*what, device)
+    from ..vector import VectorEngine
+
+    engine = VectorEngine(*what, device, stacking=federation.stacking)
+    train = federation.population.train
+    engine.check(
+        train.x[:4], train.y[:4]
+    )  # with the same samples everywhere, not the first slice's
+    return engine
+
+
+@contextmanager
+def _told(clients: Sequence[int]) -> Iterator[None]:
+    """Whatever goes wrong in the model or the data of one's own becomes a sentence."""
+    try:
+        yield
+    except FedforError:
+        raise
+    except Exception as error:
+        who = f"client {clients[0]}" if clients else "the global model"
+        if is_out_of_memory(error):
+            gc.collect()
+            raise ConfigError(
+                f"{who} does not fit into the memory of {_address()}; lower training.batch_size, "
+                "or run fewer workers there"
+            ) from error
+        doing = "training" if clients else "testing"
+        raise ConfigError(f"{doing} {who} failed on {_address()}: {told(error)}") from error
+
+
+def _on_cpu(replies: Aggregation) -> list[Any]:
+    def moved(tensors: dict[str, Tensor]) -> Tensors:
+        return {name: t.cpu() for name, t in tensors.items()}
+
+    return [
+        replace(
+            node,
+            value=replace(node.value, sums={key: moved(ts) for key, ts in node.value.sums.items()}),
+        )
+        for node in replies.nodes()
+    ]
+
+
+def _own(partial: Partial) -> Partial:
+    """In memory that may be changed."""
+    return replace(partial, sums={key: copies(ts) for key, ts in partial.sums.items()})
+
+
+def _address() -> str:
+    import ray
+
+    return ray.util.get_node_ip_address() if ray.is_initialized() else socket.gethostname()
