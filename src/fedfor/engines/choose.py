@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,13 @@ from ..algorithms import Algorithm
 from ..errors import ConfigError, require_choice
 from .fisher import Loss
 from .forward import products
+from .names import HERE, EngineName
 from .serial import SerialEngine
 from .stacking import DEFAULT, Stacking
 from .training import Training
 
 if TYPE_CHECKING:
     from .vector import Trainer, VectorEngine
-
-EngineName = Literal["auto", "serial", "vector"]
 
 log = logging.getLogger("fedfor")
 
@@ -45,7 +44,7 @@ def make_engine(
 
     On a CPU `vector`, too, is serial for a model that is trained faster so.
     """
-    require_choice("engine", "name", name, get_args(EngineName))
+    require_choice("engine", "name", name, HERE)
     where = torch.device("cpu") if device is None else device
 
     def serial() -> SerialEngine:

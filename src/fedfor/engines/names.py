@@ -14,6 +14,7 @@ _ADDRESS = re.compile(r"(ray://)?([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
 
 
 def is_ray(name: str) -> bool:
+    """Whether a Ray cluster does the work: a local one, or the one that is named."""
     return name == RAY or _ADDRESS.fullmatch(name) is not None
 
 

@@ -72,7 +72,7 @@ class LocalRound:
     ) -> None:
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         extras = {**(message.extras if message else {}), **(kept.extras if kept else {})}
-        seen = float(kept is not None and kept.round == self.round - 1)
+        seen = float(bool(message and kept and kept.round == message.moved_in))
         self._terms: dict[str, _Term] = {}
         for name, p in trainable(self.model).items():
             if name in self.own:

@@ -19,6 +19,12 @@ class Message:
     """The extra that is w(t-2) - w(t-1), if one is."""
     encoded: Extras = field(default_factory=dict)
     """The extras that travel in another form, as they travel: see compression.py."""
+    came_of: int | None = None
+    """The last round whose replies moved the model, if it is not the one before."""
+
+    @property
+    def moved_in(self) -> int:
+        return self.round - 1 if self.came_of is None else self.came_of
 
     @classmethod
     def from_wire(

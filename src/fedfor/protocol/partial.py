@@ -1,6 +1,6 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..tensors import Extras
+from ..tensors import Extras, copies
 
 
 @dataclass
@@ -15,6 +15,10 @@ class Partial:
     """Bytes that came up."""
     sums: Extras
     """Of models, each by its weight, of extras, and of what agreement is told from."""
+
+    def copied(self) -> "Partial":
+        """The same, in memory that may be changed."""
+        return replace(self, sums={key: copies(tensors) for key, tensors in self.sums.items()})
 
     def plus(self, other: "Partial") -> "Partial":
         """Both together, in the memory of this one."""

@@ -24,12 +24,14 @@ Costs = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Piece:
-    """The leaves from `first` to before `last`, what they should cost, and for whom they are cut."""
+    """The leaves of a job from `first` to before `last`, and what they should cost."""
 
+    job: int
     first: int
     last: int
     cost: float
     owner: int | None = None
+    """The worker for whom it was cut."""
 
 
 class Ledger:
@@ -38,11 +40,12 @@ class Ledger:
     It decides where clients are trained, never what comes of it: sums do not depend on slices.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, speeds: dict[int, float] | None = None) -> None:
         self._own: OrderedDict[int, float] = OrderedDict()
         self._rate: float | None = None
         """Seconds for a client of size 1, on a worker of speed 1."""
-        self._speeds: dict[int, float] = {}
+        self._speeds = {} if speeds is None else speeds
+        """Runs that share workers share what is known of them."""
 
     @property
     def in_seconds(self) -> bool:
@@ -79,45 +82,57 @@ def _mixed(before: float | None, now: float) -> float:
     return now if before is None else (1 - NEWS) * before + NEWS * now
 
 
-def cut(costs: Costs, workers: Sequence[int], speeds: Sequence[float], split: bool) -> list[Piece]:
-    """Slices of leaves for these workers that should take equally long.
+def cut(
+    jobs: Sequence[Costs], workers: Sequence[int], speeds: Sequence[float], split: bool
+) -> list[Piece]:
+    """Slices of the leaves of all jobs, for these workers, that should take equally long.
 
     With `split`, a part of each is left for whoever is done first: those come last in the list.
     """
-    leaves = len(costs)
-    ends = np.concatenate([[0.0], np.cumsum(costs)])
-    grain = _grain(leaves, len(workers))
-
-    def at(share: float) -> int:
-        """The border nearest to this share of all costs."""
-        found = int(np.abs(ends - share * ends[-1]).argmin())
-        return min(leaves, round(found / grain) * grain)
-
-    def piece(first: int, last: int, owner: int | None) -> list[Piece]:
-        cost = float(ends[last] - ends[first])
-        return [Piece(first, last, cost, owner)] if last > first else []
-
+    line = _Line(jobs, len(workers))
     own: list[Piece] = []
     rest: list[Piece] = []
-    shares = np.concatenate([[0.0], np.cumsum(speeds) / np.sum(speeds)])
-    borders = [at(share) for share in shares]
-    borders[-1] = leaves
+    shares = [0.0, *(np.cumsum(speeds) / np.sum(speeds)).tolist()]
+    borders = [line.at(share) for share in shares]
+    borders[-1] = line.leaves
     for place, worker in enumerate(workers):
         first, last = borders[place], borders[place + 1]
-        if not split or last - first < 4 * grain:
-            own += piece(first, last, worker)
+        if not split or last - first < 4 * line.grain:
+            own += line.pieces(first, last, worker)
             continue
         low, high = shares[place], shares[place + 1]
-        head = max(first + grain, min(last, at(low + HEAD * (high - low))))
-        middle = max(head, min(last, at(low + (1 + HEAD) / 2 * (high - low))))
-        own += piece(first, head, worker)
-        rest += piece(head, middle, None) + piece(middle, last, None)
+        head = max(first + 1, min(last, line.at(low + HEAD * (high - low))))
+        middle = max(head, min(last, line.at(low + (1 + HEAD) / 2 * (high - low))))
+        own += line.pieces(first, head, worker)
+        rest += line.pieces(head, middle, None) + line.pieces(middle, last, None)
     return own + sorted(rest, key=lambda piece: -piece.cost)
 
 
-def _grain(leaves: int, workers: int) -> int:
-    """Borders are at multiples of a power of two, so that a slice's sum has few parts."""
-    grain = 1
-    while leaves // (2 * grain) >= 64 * workers:
-        grain *= 2
-    return grain
+class _Line:
+    """The leaves of all jobs, one after another."""
+
+    def __init__(self, jobs: Sequence[Costs], workers: int) -> None:
+        self._costs = np.concatenate([[0.0], np.cumsum(np.concatenate([[], *jobs]))])
+        self._starts = np.concatenate([[0], np.cumsum([len(costs) for costs in jobs])])
+        self.leaves = len(self._costs) - 1
+        self.grain = 1
+        # Borders are at multiples of a power of two, so that a slice's sum has few parts.
+        while self.leaves // (2 * self.grain) >= 64 * workers:
+            self.grain *= 2
+
+    def at(self, share: float) -> int:
+        """The border nearest to this share of all costs."""
+        found = int(np.abs(self._costs - share * self._costs[-1]).argmin())
+        start = int(self._starts[self._starts <= found][-1])
+        return min(self.leaves, start + round((found - start) / self.grain) * self.grain)
+
+    def pieces(self, first: int, last: int, owner: int | None) -> list[Piece]:
+        """One for each job that the leaves between two borders are of."""
+        found = []
+        for job in range(len(self._starts) - 1):
+            start, end = int(self._starts[job]), int(self._starts[job + 1])
+            low, high = max(first, start), min(last, end)
+            if high > low:
+                cost = float(self._costs[high] - self._costs[low])
+                found.append(Piece(job, low - start, high - start, cost, owner))
+        return found

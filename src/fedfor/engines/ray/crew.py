@@ -11,8 +11,6 @@ from typing import Any
 
 from ...errors import FedforError
 from .cluster import Cluster, imported
-from .orders import Federation
-from .parcel import pack
 from .worker import About, Worker
 
 log = logging.getLogger("fedfor")
@@ -45,21 +43,22 @@ class Crew:
         self.members: dict[int, Member] = {}
         self._starting: dict[Any, Member] = {}
         self._next, self._failed_starts = 0, 0
-        self._parcel: Any = None
         self._lanes: int | None = None
-        self._token, self._folder = f".seen-{uuid.uuid4().hex}", None
+        self._seen: Path | None = None
         self._last_news = 0.0
         self.wanted = 0
 
-    def start(self, federation: Federation) -> None:
-        """Connect, and have workers started; the first that is ready can be given work."""
+    def start(self, folder: Path | None) -> None:
+        """Connect, and have workers started; the first that is ready can be given work.
+
+        Those that see the folder read and write clients' state there for themselves.
+        """
         self._cluster.open()
         ray = imported()
-        self._folder = None if federation.states is None else Path(federation.states)
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / self._token).touch()
-        self._parcel = ray.put(pack(federation))
+        if folder is not None:
+            self._seen = folder / f".seen-{uuid.uuid4().hex}"
+            folder.mkdir(parents=True, exist_ok=True)
+            self._seen.touch()
         resources = ray.cluster_resources()
         there = int(resources.get("GPU" if self._gpus else "CPU", 0))
         if there == 0:
@@ -77,12 +76,12 @@ class Crew:
         ray = imported()
         kind = ray.remote(concurrency_groups={"control": 1})(Worker)
         paths = [str(Path.cwd()), *(p for p in sys.path if p)]
-        actor = kind.options(num_cpus=1, num_gpus=int(self._gpus), max_restarts=0).remote(
-            self._parcel, paths, self._lanes
-        )
+        resources = {"num_cpus": 1, "num_gpus": int(self._gpus), "max_restarts": 0}
+        actor = kind.options(**resources).remote(paths, self._lanes)
         member = Member(self._next, actor)
         self._next += 1
-        self._starting[actor.ready.remote(self._token)] = member
+        seen = None if self._seen is None else str(self._seen)
+        self._starting[actor.ready.remote(seen)] = member
         self._last_news = time.monotonic()
 
     @property
@@ -139,9 +138,9 @@ class Crew:
                 ray.kill(member.actor)
         self.members.clear()
         self._starting.clear()
-        self._parcel = None
-        if self._folder is not None:
-            (self._folder / self._token).unlink(missing_ok=True)
+        if self._seen is not None:
+            self._seen.unlink(missing_ok=True)
+            self._seen = None
         self._cluster.close()
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 MOST_TRIES = 4
 """Workers that a slice may be lost with: then it is the slice that ends them."""
 
-SLOW = 1.5, 0.3
+SLOW = 1.5, 0.5
 """A slice is given again after so many times what it should take, and so many seconds more."""
 
 TICK = 0.1
@@ -55,6 +55,26 @@ class Dispatch:
         """A sentence for each worker that was lost."""
         self.repeated = 0
         """Pieces that were given to a second worker because the first was slow."""
+        self._number = 0
+
+    def next_number(self) -> int:
+        """By which an order can be called off."""
+        self._number += 1
+        return self._number
+
+    def settle(self) -> None:
+        """Find out who is gone of those who seem idle, and wait a little for those to come."""
+        ray = imported()
+        for member in self.crew.idle():
+            try:
+                ray.get(member.actor.here.options(concurrency_group="control").remote())
+            except ray.exceptions.RayError as error:
+                self._lost(member, error, "a part of adding up", 0)
+        if not self.crew.members and (awaited := self.crew.awaited):
+            ready, _ = ray.wait(awaited, num_returns=1, timeout=TICK)
+            for reference in ready:
+                self.crew.welcome(reference)
+        self.crew.require_some()
 
     def carry_out(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from ...protocol import Partial
@@ -45,7 +46,7 @@ def merged(crew: Crew, sums: Sequence[Any]) -> Summed:
         nodes: list[Node[Partial]] = unpack(ray.get(parts[0], timeout=LONGEST))
     except ray.exceptions.RayError as error:
         raise LostSumsError(_lost(sums)) from error
-    return Summed(nodes)
+    return Summed([replace(node, value=node.value.copied()) for node in nodes])
 
 
 def _lost(sums: Sequence[Any]) -> list[int]:

@@ -19,6 +19,12 @@ from ..training import Training
 
 Within = Literal["serial", "vector"]
 
+Place = tuple[int, int]
+"""The numbers of a run and of its data, by which a worker knows what it has."""
+
+DATA = "data"
+"""The name of what runs share in a federation's parcel."""
+
 
 @dataclass(frozen=True)
 class Federation:
@@ -46,10 +52,13 @@ class Round:
     round: int
     extras: Extras
     difference: str | None
+    came_of: int | None
     last_move: Tensors | None
 
     def message(self, params: Tensors, buffers: Tensors) -> Message:
-        return Message(self.round, params, buffers, self.extras, self.difference)
+        return Message(
+            self.round, params, buffers, self.extras, self.difference, came_of=self.came_of
+        )
 
 
 @dataclass(frozen=True)

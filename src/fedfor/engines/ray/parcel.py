@@ -3,7 +3,8 @@
 import io
 import pickle
 import warnings
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,8 @@ with warnings.catch_warnings():
     torch.from_numpy(np.frombuffer(b"0", dtype=np.uint8))
 
 
-def pack(thing: object) -> Parcel:
+def pack(thing: object, known: Mapping[int, str] | None = None) -> Parcel:
+    """With a name in place of each object, by its id, that the other side knows already."""
     buffers: list[NDArray[np.uint8]] = []
 
     def apart(buffer: pickle.PickleBuffer) -> bool:
@@ -35,21 +37,37 @@ def pack(thing: object) -> Parcel:
         return False
 
     file = io.BytesIO()
-    _Pickler(file, protocol=5, buffer_callback=apart).dump(thing)
+    pickler = _Pickler(file, protocol=5, buffer_callback=apart)  # type: ignore[no-untyped-call]
+    pickler.known = {} if known is None else known
+    pickler.dump(thing)  # type: ignore[no-untyped-call]
     return file.getvalue(), buffers
 
 
-def unpack(parcel: Parcel) -> Any:
+def unpack(parcel: Parcel, known: Mapping[str, object] | None = None) -> Any:
     """The thing again. Its large tensors lie in shared memory: they must not be changed."""
-    return pickle.loads(parcel[0], buffers=parcel[1])
+    unpickler = _Unpickler(io.BytesIO(parcel[0]), buffers=parcel[1])
+    unpickler.known = {} if known is None else known
+    return unpickler.load()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Unpickler(pickle.Unpickler):
+    known: Mapping[str, object]
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self.known[pid]
+
+
+class _Pickler(cloudpickle.Pickler):
+    known: Mapping[int, str]
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return self.known.get(id(obj))
+
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is Tensor and _plain(obj):
             numbers = obj.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
             return _tensor, (numbers, obj.dtype, tuple(obj.shape))
-        return super().reducer_override(obj)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 
 def _plain(tensor: Tensor) -> bool:
@@ -66,4 +84,4 @@ def _plain(tensor: Tensor) -> bool:
 def _tensor(numbers: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     if not len(numbers):
         return torch.empty(shape, dtype=dtype)
-    return cast("Tensor", torch.from_numpy(numbers).view(dtype).reshape(shape))
+    return torch.from_numpy(numbers).view(dtype).reshape(shape)

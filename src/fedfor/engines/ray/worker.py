@@ -1,19 +1,22 @@
 """A process of the cluster that trains slices of cohorts, with one model that stays there."""
 
+import copy
 import gc
 import os
 import socket
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ...data import DataSplit
 from ...errors import ConfigError, FedforError
 from ...importing import told
 from ...memory import is_out_of_memory, resident_bytes
@@ -25,8 +28,22 @@ from ...tensors import Tensors, copies
 from ..engine import Exam, Job
 from ..intake import Intake
 from ..serial import SerialEngine
-from .orders import Federation, Graded, Paper, Problem, Report, Round, Slice, worker_device
+from .orders import (
+    DATA,
+    Federation,
+    Graded,
+    Paper,
+    Place,
+    Problem,
+    Report,
+    Round,
+    Slice,
+    worker_device,
+)
 from .parcel import Parcel, pack, unpack
+
+MOST_HOMES = 256
+"""Runs whose models a worker holds: of more, those come again whose turn was longest ago."""
 
 
 @dataclass(frozen=True)
@@ -42,86 +59,99 @@ class About:
 class Worker:
     """Made where Ray puts it. Its methods are called one at a time, but for `stop`."""
 
-    def __init__(self, parcel: Parcel, paths: Sequence[str], lanes: int | None) -> None:
+    def __init__(self, paths: Sequence[str], lanes: int | None) -> None:
         for path in paths:  # a model of one's own is imported here as it was there
             if path not in sys.path:
                 sys.path.append(path)
-        federation: Federation = unpack(parcel)
-        if lanes is not None:
-            stacking = replace(federation.stacking, lanes=lanes)
-            federation = replace(federation, stacking=stacking)
-        self.federation = federation
-        self.files = None if federation.states is None else StateFiles(Path(federation.states))
-        self._engine = _engine(federation)
-        in_rows = federation.within == "vector"
-        self._layout = Layout(federation.algorithm, federation.model, in_rows)
-        self._model: tuple[int, Tensors, Tensors] | None = None
+        self._lanes = lanes
+        self._homes: OrderedDict[int, Home] = OrderedDict()
+        self._data: tuple[int, DataSplit] | None = None
         self._unwanted: set[int] = set()
 
-    def ready(self, token: str) -> About:
-        sees = self.files is not None and (self.files.folder / token).is_file()
-        return About(_address(), os.getpid(), sees)
+    def ready(self, seen: str | None) -> About:
+        return About(_address(), os.getpid(), seen is not None and Path(seen).is_file())
+
+    def here(self) -> None:
+        """Can be called as long as the process lives."""
 
     def train(
-        self, order: Slice, model: Parcel, round_: Parcel, states: Parcel | None
+        self,
+        order: Slice,
+        place: Place,
+        federation: Parcel,
+        data: Parcel,
+        model: Parcel,
+        round_: Parcel,
+        states: Parcel | None,
     ) -> tuple[Report, Parcel | None, Parcel | None]:
         """Train a slice. Gives a report, the sums, and what clients keep if it is not on disk."""
-        torch.set_num_threads(self.federation.threads)  # of this thread, which is not the first
-        report, states_here = Report(), _States(self.files, order, states)
+        report = Report()
+        try:
+            with _told(()):
+                home = self._home(place, federation, data)
+        except FedforError as error:
+            report.problem = Problem(order.first, error)
+            return report, None, None
+        states_here = _States(home.files, order, states)
         around: Round = unpack(round_)
-        message = around.message(*self._received(order.round, model))
-        algorithm, training = self.federation.algorithm, self.federation.training
-        replies = Aggregation(algorithm, message, self._layout, self._on_device(around.last_move))
+        message = around.message(*home.received(order.round, model))
+        algorithm, training = home.federation.algorithm, home.federation.training
+        replies = Aggregation(algorithm, message, home.layout, home.on_device(around.last_move))
         intake = Intake(algorithm, training, replies, states_here.keep)
-        for place, clients in enumerate(order.leaves, order.first):
+        for leaf, clients in enumerate(order.leaves, order.first):
             if order.number in self._unwanted:
                 self._unwanted.discard(order.number)
                 report.stopped = True
                 return report, None, None
             began = time.perf_counter()
             try:
-                with replies.as_leaf(place), _told(clients):
-                    self._leaf(message, clients, states_here, intake)
+                with replies.as_leaf(leaf), _told(clients):
+                    home.train(message, clients, states_here, intake)
             except FedforError as error:
-                report.problem = Problem(place, error)
+                report.problem = Problem(leaf, error)
                 return report, None, None
             report.seconds.append(time.perf_counter() - began)
         report.memory = resident_bytes()
         report.kept = states_here.written
         return report, pack(_on_cpu(replies)), states_here.parcel()
 
-    def _leaf(
-        self, message: Message, clients: Sequence[int], states: "_States", intake: Intake
-    ) -> None:
-        population = self.federation.population
-        fetch = None if self.federation.algorithm.stateless else states.get
-        jobs = [Job(k, population.samples(k, message.round), fetch=fetch) for k in clients]
-        for result in self._engine.train(message, jobs):
-            intake.take(result)
-
     def fold(self, *parcels: Parcel) -> Parcel:
         """Add up the sums of several slices as far as they go together."""
         nodes = [node for parcel in parcels for node in unpack(parcel)]
-        owned = [replace(node, value=_own(node.value)) for node in nodes]
+        owned = [replace(node, value=node.value.copied()) for node in nodes]
         return pack(folded(Partial.plus, owned))
 
-    def grade(self, papers: Sequence[Paper], model: Parcel, states: Parcel | None) -> Graded:
+    def grade(
+        self,
+        papers: Sequence[Paper],
+        place: Place,
+        federation: Parcel,
+        data: Parcel,
+        model: Parcel,
+        states: Parcel | None,
+    ) -> Graded:
         """Test the model on parts of tests."""
-        torch.set_num_threads(self.federation.threads)
-        graded, kept = Graded(), {} if states is None else unpack(states)
-        params, buffers = self._received(papers[0].seat.round + 1, model)
-        for place, paper in enumerate(papers):
+        graded = Graded()
+        try:
+            with _told(()):
+                home = self._home(place, federation, data)
+        except FedforError as error:
+            graded.problem = Problem(0, error)
+            return graded
+        kept = {} if states is None else unpack(states)
+        params, buffers = home.received(papers[0].seat.round + 1, model)
+        for number, paper in enumerate(papers):
             seat = paper.seat
-            samples = self.federation.population.tests(seat.round)[seat.test].samples
+            samples = home.federation.population.tests(seat.round)[seat.test].samples
             some = replace(samples, rows=samples.rows[paper.first : paper.last])
             own = kept.get(seat.client)
-            if paper.kept_in and seat.client is not None and self.files is not None:
-                own = self.files.read(seat.client, paper.kept_in)
             try:
                 with _told(()):
-                    marks = self._engine.marks(Exam({**params, **buffers}, some, own))
+                    if paper.kept_in and seat.client is not None and home.files is not None:
+                        own = home.files.read(seat.client, paper.kept_in)
+                    marks = home.engine.marks(Exam({**params, **buffers}, some, own))
             except FedforError as error:
-                graded.problem = Problem(place, error)
+                graded.problem = Problem(number, error)
                 break
             graded.marks.append(marks)
         return graded
@@ -130,15 +160,56 @@ class Worker:
         """The slice of this number is no longer wanted: another worker was faster."""
         self._unwanted.add(number)
 
-    def _received(self, round_: int, parcel: Parcel) -> tuple[Tensors, Tensors]:
+    def _home(self, place: Place, parcel: Parcel, data: Parcel) -> "Home":
+        """What is here of a run: made when its first slice comes."""
+        number, of_data = place
+        if (home := self._homes.get(number)) is None:
+            if self._data is None or self._data[0] != of_data:
+                self._data = of_data, unpack(data)
+            federation: Federation = unpack(parcel, {DATA: self._data[1]})
+            if self._lanes is not None:
+                stacking = replace(federation.stacking, lanes=self._lanes)
+                federation = replace(federation, stacking=stacking)
+            trainers = (getattr(home.engine, "trainer", None) for home in self._homes.values())
+            home = self._homes[number] = Home(federation, next(trainers, None))
+        self._homes.move_to_end(number)
+        while len(self._homes) > MOST_HOMES:
+            self._homes.popitem(last=False)
+        torch.set_num_threads(home.federation.threads)  # of this thread, which is not the first
+        return home
+
+
+class Home:
+    """A run, as a worker has it: its model, which stays here, and its engine."""
+
+    def __init__(self, federation: Federation, trainer: Any) -> None:
+        # A model of its own: what came lies in shared memory, where nothing can be written.
+        federation = replace(federation, model=copy.deepcopy(federation.model))
+        self.federation = federation
+        self.files = None if federation.states is None else StateFiles(Path(federation.states))
+        self.engine = _engine(federation, trainer)
+        in_rows = federation.within == "vector"
+        self.layout = Layout(federation.algorithm, federation.model, in_rows)
+        self._model: tuple[int, Tensors, Tensors] | None = None
+
+    def train(
+        self, message: Message, clients: Sequence[int], states: "_States", intake: Intake
+    ) -> None:
+        population = self.federation.population
+        fetch = None if self.federation.algorithm.stateless else states.get
+        jobs = [Job(k, population.samples(k, message.round), fetch=fetch) for k in clients]
+        for result in self.engine.train(message, jobs):
+            intake.take(result)
+
+    def received(self, round_: int, parcel: Parcel) -> tuple[Tensors, Tensors]:
         """The model of a round, which stays here until the next one comes."""
         if self._model is None or self._model[0] != round_:
             self._model = None
-            params, buffers = (self._on_device(copies(part)) for part in unpack(parcel))
+            params, buffers = (self.on_device(copies(part)) for part in unpack(parcel))
             self._model = round_, params or {}, buffers or {}
         return self._model[1], self._model[2]
 
-    def _on_device(self, tensors: Tensors | None) -> Tensors | None:
+    def on_device(self, tensors: Tensors | None) -> Tensors | None:
         if tensors is None:
             return None
         device = worker_device(self.federation.device)
@@ -173,18 +244,16 @@ class _States:
         return pack(self._new) if self._new else None
 
 
-def _engine(federation: Federation) -> Any:
-    model, device = cast("nn.Module", federation.model), worker_device(federation.device)
+def _engine(federation: Federation, trainer: Any) -> Any:
+    model, device = federation.model, worker_device(federation.device)
     what = (model, federation.algorithm, federation.training, federation.seed, federation.loss)
     if federation.within == "serial":
         return SerialEngine(*what, device)
     from ..vector import VectorEngine
 
-    engine = VectorEngine(*what, device, stacking=federation.stacking)
+    engine = VectorEngine(*what, device, stacking=federation.stacking, trainer=trainer)
     train = federation.population.train
-    engine.check(
-        train.x[:4], train.y[:4]
-    )  # with the same samples everywhere, not the first slice's
+    engine.check(train.x[:4], train.y[:4])  # with the same samples on all workers
     return engine
 
 
@@ -220,12 +289,9 @@ def _on_cpu(replies: Aggregation) -> list[Any]:
     ]
 
 
-def _own(partial: Partial) -> Partial:
-    """In memory that may be changed."""
-    return replace(partial, sums={key: copies(ts) for key, ts in partial.sums.items()})
-
-
 def _address() -> str:
     import ray
 
-    return ray.util.get_node_ip_address() if ray.is_initialized() else socket.gethostname()
+    if not ray.is_initialized():
+        return socket.gethostname()
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]

@@ -56,8 +56,7 @@ class Part:
             )
             for extra in client.keeps
         }
-        before = message.round - 1
-        seen = [[float(k is not None and k.round == before)] for k in self._kept]
+        seen = [[float(k is not None and k.round == message.moved_in)] for k in self._kept]
         return Term(
             row(message.params, like, self.width)[None],
             down,
