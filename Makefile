@@ -14,7 +14,7 @@ demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNNABLE))
 	$(BIN)/fedfor compare demo --out runs/demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from fedfor.algorithms import (
     SlowMo,
 )
 from fedfor.data import (
+    Caller,
     DataSplit,
     LabelledData,
     Partition,
@@ -278,10 +279,10 @@ def test_fedbn_keeps_batch_norm_on_the_clients(split: DataSplit) -> None:
 def test_fedbn_clients_start_where_they_stopped(split: DataSplit) -> None:
     """A client's own layers come back to it, and a new client gets the initial ones."""
     s = simulation(split, Algorithm(FedAvg(), sharing="all-but-batch-norm"), cnn_bn)  # type: ignore[arg-type]
-    s.cohort = 1
+    s.caller = Caller(s.population, 1, s.seed)
     seen: dict[int, int] = {}
     for t in range(1, 7):
-        (client,) = s._clients(t)
+        (client,) = s.caller.call(t).clients
         s.round(evaluate=False)
         kept = s.store.get(client)
         assert kept is not None

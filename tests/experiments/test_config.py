@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize("name", bundled_configs())
 def test_bundled_configs_build(name: str) -> None:
     simulation = build_simulation(load_config(read_toml(name)))
-    assert simulation.cohort <= simulation.population.size
+    assert simulation.caller.cohort <= simulation.population.size
 
 
 @dataclass(frozen=True)

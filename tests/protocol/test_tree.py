@@ -1,5 +1,6 @@
 """The order in which a tree adds up: told by strings, whose sum shows it."""
 
+import itertools
 import random
 
 import pytest
@@ -50,7 +51,7 @@ def test_slices_and_order_of_arrival_change_nothing(
     expected = whole(leaves(count))
     borders = sorted({0, count, *(cut for cut in cuts if cut < count)})
     parts = []
-    for first, last in zip(borders, borders[1:], strict=False):
+    for first, last in itertools.pairwise(borders):
         some = leaves(count)[first:last]
         draw.shuffle(some)
         parts += folded(pair, some)

@@ -41,6 +41,8 @@ class Caller:
         require_cohort(population.size, cohort)
         self.population, self.cohort, self.seed = population, cohort, seed
         self.availability = availability
+        self._recent: dict[int, Call] = {}
+        self._counted = 0, 0
         if availability is None:
             return
         if availability.least > cohort:
@@ -52,6 +54,24 @@ class Caller:
 
     def call(self, t: int) -> Call:
         """Call the clients of round t and wait for their reports."""
+        if t not in self._recent:  # asked for in the round before, in its own and in the one after
+            self._recent = {s: c for s, c in self._recent.items() if abs(s - t) <= 2}
+            self._recent[t] = self._call(t)
+        return self._recent[t]
+
+    def last_counted(self, t: int) -> int:
+        """The last round up to this one that was not abandoned; 0 if all were."""
+        known, counted = self._counted
+        for s in range(t, known if known <= t else 0, -1):
+            if self.call(s).clients:
+                counted = s
+                break
+        else:
+            counted = counted if known <= t else 0
+        self._counted = t, counted
+        return counted
+
+    def _call(self, t: int) -> Call:
         if self.availability is None:
             clients = sample_cohort(self.seed, t, self.population.size, self.cohort)
             return Call(t, clients, list(clients), {})

@@ -1,5 +1,6 @@
 """From a config to the things it names."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,10 +25,12 @@ from ..data import (
     official,
     shards,
 )
-from ..engines import Training
+from ..engines import Engine, Training
 from ..engines.augment import require_images
 from ..engines.choose import make_engine
+from ..engines.clustered import Clustered, make_ray_engine
 from ..engines.forward import forward
+from ..engines.names import is_ray
 from ..engines.stacking import Stacking
 from ..errors import ConfigError
 from ..models import build_model
@@ -39,13 +42,15 @@ from .config import (
     DomainsConfig,
     IidConfig,
     LongTailConfig,
+    RayConfig,
     RunConfig,
     ShardsConfig,
 )
 from .simulation import Simulation
-from .store import Store
+from .store import MemoryStore, Store
 
 if TYPE_CHECKING:
+    from ..engines.ray.pool import Pool
     from ..engines.vector import Trainer
 
 
@@ -97,12 +102,23 @@ def build_device(name: str) -> torch.device:
     return device
 
 
+@dataclass(frozen=True)
+class Where:
+    """On which cluster, and with how many workers, if it is not as the config has it."""
+
+    engine: str | None = None
+    workers: int | None = None
+
+
 class Shared:
     """What runs of a comparison need not have each for itself: the data, and one trainer."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: Where | None = None) -> None:
         self.split: DataSplit | None = None
         self.trainer: Trainer | None = None
+        self.pool: Pool | None = None
+        """The workers of a Ray cluster."""
+        self.where = Where() if where is None else where
         self.rounds: int | None = None
         """How many will be trained in all, where that is more than a run's own."""
 
@@ -114,7 +130,6 @@ def build_simulation(
     shared = Shared() if shared is None else shared
     algorithm = config.build_algorithm()
     training = Training(**config.training.model_dump())
-    device = build_device(config.device)
     shared.split = split = build_data(config.data) if shared.split is None else shared.split
     population = build_population(config, split)
     with torch_seeded(config.seed, "init"):
@@ -122,21 +137,38 @@ def build_simulation(
     check_model(model, algorithm, split)
     require_images(training.augmentation, split.train.x.shape[1:])
     cohort = config.population.cohort or population.size
-    engine = make_engine(
-        config.engine,
-        model,
-        algorithm,
-        training,
-        config.seed,
-        device=device,
-        stacking=Stacking(
-            config.precision, config.lanes, config.compile, shared.rounds or config.rounds
-        ),
-        cohort=cohort,
-        trainer=shared.trainer,
-        sample=(split.train.x[:4], split.train.y[:4]),
-    )
-    shared.trainer = getattr(engine, "trainer", None)
+    rounds = shared.rounds or config.rounds
+    stacking = Stacking(config.precision, config.lanes, config.compile, rounds)
+    engine: Engine
+    if is_ray(config.engine):
+        store = MemoryStore() if store is None else store
+        engine = make_ray_engine(
+            _cluster(config, shared),
+            population,
+            model,
+            algorithm,
+            training,
+            config.seed,
+            store,
+            device=config.device,
+            stacking=stacking,
+            cohort=cohort,
+        )
+        shared.pool = engine.pool
+    else:
+        engine = make_engine(
+            config.engine,
+            model,
+            algorithm,
+            training,
+            config.seed,
+            device=build_device(config.device),
+            stacking=stacking,
+            cohort=cohort,
+            trainer=shared.trainer,
+            sample=(split.train.x[:4], split.train.y[:4]),
+        )
+        shared.trainer = getattr(engine, "trainer", None)
     return Simulation(
         population,
         model,
@@ -146,6 +178,19 @@ def build_simulation(
         cohort=cohort,
         seed=config.seed,
         store=store,
+        availability=build_availability(config),
+    )
+
+
+def _cluster(config: RunConfig, shared: Shared) -> Clustered:
+    settings = config.ray or RayConfig()
+    return Clustered(
+        shared.where.engine or config.engine,
+        shared.where.workers or settings.workers,
+        settings.within,
+        settings.block,
+        config.threads,
+        shared.pool,
     )
 
 

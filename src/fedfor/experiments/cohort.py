@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Samples, sample_cohort
+from ..data import Samples
 from .folder import RunFolder, write_atomically
 from .simulation import Simulation
 
@@ -24,9 +24,9 @@ def write_cohort(folder: RunFolder, simulation: Simulation) -> None:
 
 
 def cohort(simulation: Simulation) -> dict[str, Any]:
-    """The first clients of round 1, and how many samples of each class they have."""
+    """The first that round 1 called, and how many samples of each class they have."""
     population, train = simulation.population, simulation.population.train
-    clients = sample_cohort(simulation.seed, 1, population.size, simulation.cohort)
+    clients = simulation.caller.call(1).called
     return {
         "round": 1,
         "classes": train.classes,

@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 
+from ..engines.names import RAY
 from ..errors import DivergedError, FedforError
 from ..importing import told
-from .build import Shared, build_simulation
+from .build import Shared, Where, build_simulation
 from .comparison import Comparison, PlannedRun
 from .config import DataConfig
 from .folder import RunFolder, locked, write_atomically
@@ -37,8 +38,12 @@ def compare(
     workers: int | None = None,
     on_end: Callable[[Ended], None] = lambda ended: None,
     on_tick: Callable[[], None] = lambda: None,
+    engine: str | None = None,
 ) -> list[Ended]:
-    """Run what is left to run. A run that diverges or fails does not stop the others."""
+    """Run what is left to run. A run that diverges or fails does not stop the others.
+
+    `workers` are processes, or of a Ray cluster, whose address may be given as `engine`.
+    """
     left = [run for run in comparison.runs if run.folder.summary() is None]
     shared = Shared()  # a mistake stops everything before anything has run
     engines = [build_simulation(run.config, shared=shared).engine.name for run in left]
@@ -47,6 +52,8 @@ def compare(
         for run in left:
             if not run.folder.config_path.is_file():
                 run.folder.create(run.config)
+        if RAY in engines:
+            return run_bundles([left], 1, on_end, on_tick, Where(engine, workers))
         workers = max(1, min(comparison.workers(workers), len(left)))
         return run_bundles(_bundles(left, engines, workers), workers, on_end, on_tick)
 
@@ -65,6 +72,7 @@ def run_bundles(
     workers: int,
     on_end: Callable[[Ended], None],
     on_tick: Callable[[], None],
+    where: Where | None = None,
 ) -> list[Ended]:
     """In several processes, each bundle's runs together in one of them."""
     # Spawned, so that a worker is a fresh interpreter on every system and with CUDA alike.
@@ -73,7 +81,7 @@ def run_bundles(
     ended: list[Ended] = []
     with ProcessPoolExecutor(workers, context, _watch_parent, (os.getpid(), stop)) as pool:
         waiting: set[Future[list[Ended]]] = {
-            pool.submit(_run, runs, _rounds_to_come(bundles[place:]))
+            pool.submit(_run, runs, _rounds_to_come(bundles[place:]), where)
             for place, runs in enumerate(bundles)
         }
         try:
@@ -115,17 +123,17 @@ def _watch_parent(parent: int, stop: Event) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _shared(data: DataConfig, like: str) -> Shared:
+def _shared(data: DataConfig, like: str, where: Where | None) -> Shared:
     """Data and compiled programs outlast a bundle: the next is of the same kind, as a rule."""
-    return Shared()
+    return Shared(where)
 
 
-def _run(runs: Sequence[PlannedRun], rounds: int) -> list[Ended]:
+def _run(runs: Sequence[PlannedRun], rounds: int, where: Where | None = None) -> list[Ended]:
     """In a process of its own: these runs, in step."""
     warnings.simplefilter("ignore")  # the parent has built these configs and shown their warnings
     first = runs[0].config
     like = first.model_dump_json(include={"model", "device", "precision", "compile", "lanes"})
-    shared, ended = _shared(first.data, like), dict[int, Ended]()
+    shared, ended = _shared(first.data, like, where), dict[int, Ended]()
     shared.rounds = shared.rounds or rounds
 
     def end(place: int, outcome: object) -> None:

@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ..algorithms import SERVER_OPTS, Algorithm, ServerOpt, algorithm, settings
 from ..data.official import NAMES as OFFICIAL
-from ..engines.choose import EngineName
+from ..engines.names import EngineName, require_engine
 from ..engines.stacking import Compile, Precision
-from ..errors import nearest
+from ..errors import FedforError, nearest
 
 BUNDLED = ("digits", "digit-domains")
 
@@ -216,6 +216,19 @@ class AvailabilityConfig(Section):
         return None if value is None else value.expanduser().absolute()
 
 
+class RayConfig(Section):
+    """How the engine ray shares work out. See docs/scale.md."""
+
+    workers: int | None = Field(default=None, ge=1)
+    """Processes that train; without it, one for each CPU of the cluster, or for each GPU where
+    `device` is cuda. Results do not depend on it."""
+    within: Literal["auto", "serial", "vector"] = "auto"
+    """What a worker trains with: the engine serial or vector, or the one that suits the device."""
+    block: int | None = Field(default=None, ge=1)
+    """Clients that a worker's vector engine trains together; without it, by the size of the
+    cohort. How the last bit is rounded depends on it."""
+
+
 class RunConfig(Section):
     """All settings of a run."""
 
@@ -229,7 +242,8 @@ class RunConfig(Section):
     """Torch threads. One is fastest for small models; more can change the last bit of results."""
     engine: EngineName = "auto"
     """serial: one client after another. vector: all clients of a round together. auto: vector where
-    it is faster and can train the model."""
+    it is faster and can train the model. ray: over all workers of a Ray cluster on this machine, or
+    of one that is there: ray://HOST:PORT or HOST:PORT."""
     precision: Precision = "fp32"
     """What the vector engine multiplies in: fp32, tf32 or bf16. Weights stay in fp32."""
     compile: Compile = "auto"
@@ -248,6 +262,16 @@ class RunConfig(Section):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     availability: AvailabilityConfig | None = None
+    ray: RayConfig | None = None
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, value: str) -> str:
+        try:
+            require_engine(value)
+        except FedforError as error:
+            raise ValueError(str(error)) from error
+        return value
 
     @field_validator("algorithm", mode="before")
     @classmethod

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import torch
 
+from ..engines.names import RAY, is_ray
 from ..errors import DivergedError, FolderError
 from ..tensors import Tensors
-from .build import Shared, build_simulation
+from .build import Shared, Where, build_simulation
 from .cohort import write_cohort
 from .config import RunConfig
 from .folder import Checkpoint, RunFolder, locked
@@ -27,9 +28,11 @@ def start_run(folder: RunFolder, config: RunConfig) -> None:
     folder.create(config)
 
 
-def run_in_folder(folder: RunFolder, on_round: OnRound = lambda record: None) -> list[Record]:
+def run_in_folder(
+    folder: RunFolder, on_round: OnRound = lambda record: None, where: Where | None = None
+) -> list[Record]:
     """Do all rounds that are left. Interrupted at any point, it can be called again."""
-    return drive(steps_in_folder(folder, on_round))
+    return drive(steps_in_folder(folder, on_round, Shared(where)))
 
 
 def steps_in_folder(
@@ -88,6 +91,8 @@ def _run(
         raise DivergedError(
             f"{error}; the {len(records)} rounds before it are in {folder.path}"
         ) from error
+    finally:
+        simulation.engine.close()
     folder.finish(_summary(config, records, simulation), _model(config, simulation))
     return records
 
@@ -97,11 +102,18 @@ def _model(config: RunConfig, simulation: Simulation) -> Tensors | None:
 
 
 # What may be changed between an interruption and a resume.
-CHANGEABLE = frozenset({"rounds", "device", "threads", "lanes", "checkpoint_every", "evaluation"})
+CHANGEABLE = frozenset(
+    {"rounds", "device", "threads", "lanes", "ray", "checkpoint_every", "evaluation"}
+)
 
 
 def _fingerprint(config: RunConfig) -> str:
-    fixed = config.model_dump_json(exclude=set(CHANGEABLE))
+    left_out = set(CHANGEABLE)
+    if config.availability is None:  # as it was before there was such a section
+        left_out.add("availability")
+    if is_ray(config.engine):  # on whichever cluster
+        config = config.model_copy(update={"engine": RAY})
+    fixed = config.model_dump_json(exclude=left_out)
     return hashlib.sha256(fixed.encode()).hexdigest()
 
 

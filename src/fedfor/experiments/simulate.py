@@ -9,11 +9,13 @@ from torch import nn
 
 from ..algorithms import Algorithm, ClientOpt
 from ..algorithms.presets import as_algorithm
-from ..data import Population
-from ..engines import Training
+from ..data import Availability, Population
+from ..engines import Engine, Training
 from ..engines.augment import require_images
-from ..engines.choose import EngineName, make_engine
+from ..engines.choose import make_engine
+from ..engines.clustered import Clustered, make_ray_engine
 from ..engines.fisher import Loss
+from ..engines.names import EngineName, is_ray
 from ..engines.stacking import Compile, Precision, Stacking
 from ..errors import ConfigError, require_whole
 from ..models import build_model
@@ -22,7 +24,7 @@ from ..randomness import torch_seeded
 from .build import build_device, check_model
 from .metrics import best_accuracy, mean_accuracy, rounds_to
 from .simulation import Record, Simulation
-from .store import Store
+from .store import MemoryStore, Store
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def simulate(
     compile: Compile = "auto",  # noqa: A002
     evaluate_every: int = 1,
     store: Store | None = None,
+    availability: Availability | None = None,
+    workers: int | None = None,
     on_round: Callable[[Record], None] = lambda record: None,
     **training_options: Any,
 ) -> History:
@@ -75,8 +79,9 @@ def simulate(
 
     `training_options` are those of `Training`: epochs, batch_size, lr, optimizer, ... The model is
     trained in place. Ten clients are called in each round, or all if there are fewer. `engine` is
-    auto, serial or vector; `precision` (fp32, tf32, bf16), `lanes`, the most clients trained at
-    once, and `compile` (auto, always, never) are the vector engine's.
+    auto, serial, vector, ray or the address of a Ray cluster; `precision` (fp32, tf32, bf16),
+    `lanes`, the most clients trained at once, and `compile` (auto, always, never) are the vector
+    engine's, `workers` the ray engine's. `availability` says who is away, drops out or is slow.
     """
     for name, count in (("rounds", rounds), ("evaluate_every", evaluate_every)):
         require_whole("simulate", name, count)
@@ -91,18 +96,36 @@ def simulate(
             model = build_model(model, train.x.shape[1:], train.classes)
     check_model(model, chosen, population.split)
     require_images(how.augmentation, population.train.x.shape[1:])
-    worker = make_engine(
-        engine,
-        model,
-        chosen,
-        how,
-        seed,
-        loss,
-        build_device(str(device)),
-        stacking=Stacking(precision, lanes, compile, rounds),
-        cohort=cohort,
-        sample=(population.train.x[:4], population.train.y[:4]),
-    )
+    stacking = Stacking(precision, lanes, compile, rounds)
+    store = MemoryStore() if store is None else store
+    worker: Engine
+    if is_ray(engine):
+        worker = make_ray_engine(
+            Clustered(engine, workers),
+            population,
+            model,
+            chosen,
+            how,
+            seed,
+            store,
+            loss,
+            device=str(device),
+            stacking=stacking,
+            cohort=cohort,
+        )
+    else:
+        worker = make_engine(
+            engine,
+            model,
+            chosen,
+            how,
+            seed,
+            loss,
+            build_device(str(device)),
+            stacking=stacking,
+            cohort=cohort,
+            sample=(population.train.x[:4], population.train.y[:4]),
+        )
     simulation = Simulation(
         population,
         model,
@@ -112,10 +135,14 @@ def simulate(
         cohort=cohort,
         seed=seed,
         store=store,
+        availability=availability,
     )
     records = []
-    for t in range(1, rounds + 1):
-        records.append(simulation.round(evaluate=t == rounds or t % evaluate_every == 0))
-        on_round(records[-1])
+    try:
+        for t in range(1, rounds + 1):
+            records.append(simulation.round(evaluate=t == rounds or t % evaluate_every == 0))
+            on_round(records[-1])
+    finally:
+        worker.close()
     load_tensors(model, {**worker.initial_own, **simulation.server.model})
     return History(records, model)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..algorithms import Algorithm
-from ..data import Population, TestSet, sample_cohort
+from ..data import Availability, Call, Caller, Population, TestSet
 from ..engines import Engine, Exam, Job, Result, Score, StackedResult, Training
 from ..engines.engine import Ahead, Roster, Seat, Summed
 from ..engines.intake import Intake
@@ -43,13 +43,15 @@ class Simulation:
         cohort: int,
         seed: int,
         store: Store | None = None,
+        availability: Availability | None = None,
     ) -> None:
         self.population, self.algorithm, self.training = population, algorithm, training
-        self.engine, self.cohort, self.seed = engine, cohort, seed
+        self.engine, self.seed = engine, seed
+        self.caller = Caller(population, cohort, seed, availability)
         self.server = Server(algorithm, model, population.size, in_rows=engine.steps_in_rows)
         self.store: Store = MemoryStore() if store is None else store
         self._ahead: tuple[int, list[Job]] | None = None
-        for client in self._clients(1):  # refuse an impossible cohort or empty clients now
+        for client in self.caller.call(1).called:  # refuse clients without data now
             population.samples(client, 1)
 
     def round(self, evaluate: bool = True) -> Record:
@@ -62,8 +64,23 @@ class Simulation:
         So a round reads alike whether an engine does the work of one run or of many at once.
         """
         t = self.server.round + 1
-        clients = self._clients(t)
-        message = self.server.message()
+        call = self.caller.call(t)
+        message = replace(self.server.message(), came_of=self.caller.last_counted(t - 1))
+        record: Record = {"round": t, "clients": len(call.clients), **call.told}
+        if call.clients:
+            record |= yield from self._trained(call, message)
+        else:
+            record |= self._abandoned()
+        record |= self._bytes_down(message, call)
+        record["state_bytes"], record["clients_with_state"] = self.store.nbytes, len(self.store)
+        if (shift := self.population.shift(t)) is not None:
+            record["shift"] = shift
+        if evaluate:
+            record |= yield from self._evaluated(self._last_to_count(t))
+        return record
+
+    def _trained(self, call: Call, message: Message) -> "Steps[Record]":
+        t, clients = call.round, call.clients
         replies = self.server.begin()
         intake = Intake(self.algorithm, self.training, replies, self.store.put)
 
@@ -75,16 +92,25 @@ class Simulation:
 
         jobs = self._jobs(t, clients, replies.last_move)
         yield Train(self.engine, message, jobs, take, self._look_ahead(t + 1))
-        record: Record = {"round": t, "clients": len(clients), "up": replies.total.nbytes}
+        record: Record = {"up": replies.total.nbytes}
         record["local_steps"] = replies.total.steps / len(clients)
         record |= self._moved(intake) | self.engine.of_round()
-        record |= self._bytes_down(message, clients)
-        record["state_bytes"], record["clients_with_state"] = self.store.nbytes, len(self.store)
-        if (shift := self.population.shift(t)) is not None:
-            record["shift"] = shift
-        if evaluate:
-            record |= yield from self._evaluated(clients)
+        if not message.moved_in:
+            record["opposing"] = None  # there is no move yet that one could be against
         return record
+
+    def _abandoned(self) -> Record:
+        """Too few have reported: the model stays as it is."""
+        self.server.round += 1
+        return {"up": 0}
+
+    def _last_to_count(self, t: int) -> list[int]:
+        """The clients of the last round that moved the model: of this one, unless it is abandoned.
+
+        So an abandoned round is tested on the layers that the round before it was.
+        """
+        counted = self.caller.last_counted(t)
+        return self.caller.call(counted).clients if counted else []
 
     def _moved(self, intake: Intake) -> Record:
         """The server's step. The one time in a round that a GPU is waited for."""
@@ -101,9 +127,6 @@ class Simulation:
             raise
         return {**Agreement.record(agreement), "train_loss": loss}
 
-    def _clients(self, t: int) -> list[int]:
-        return sample_cohort(self.seed, t, self.population.size, self.cohort)
-
     def _jobs(
         self, t: int, clients: Sequence[int], last_move: Tensors | None = None
     ) -> Iterable[Job]:
@@ -116,18 +139,18 @@ class Simulation:
         """Prepares a round's jobs while another is still trained, and keeps them until then."""
 
         def jobs() -> list[Job]:
-            self._ahead = t, list(self._jobs(t, self._clients(t)))
+            self._ahead = t, list(self._jobs(t, self.caller.call(t).clients))
             return self._ahead[1]
 
         return jobs
 
-    def _bytes_down(self, message: Message, clients: list[int]) -> Record:
+    def _bytes_down(self, message: Message, call: Call) -> Record:
         """Bytes down in both forms. In a silo, who was called last round still has that model."""
-        before = set(self._clients(message.round - 1)) if message.round > 1 else set()
-        still_there = len(before.intersection(clients))
-        fresh = len(clients) - still_there
+        before = set(self.caller.call(message.round - 1).called) if message.round > 1 else set()
+        still_there = len(before.intersection(call.called))
+        fresh = len(call.called) - still_there
         return {
-            "down_cross_device": message.nbytes * len(clients),
+            "down_cross_device": message.nbytes * len(call.called),
             "down_cross_silo": message.nbytes * fresh + message.silo_nbytes * still_there,
         }
 
@@ -160,7 +183,9 @@ class Simulation:
         model, seat = self.server.model, Seat(self.server.round, place)
         if self.algorithm.sharing == "everything":
             return [Exam(model, test.samples, seat=seat)]
-        owners = clients if test.owner is None else [test.owner]
+        owners = [test.owner] if test.owner is not None else clients
+        if not owners:  # no round has counted yet: as a new client has them
+            return [Exam(model, test.samples, seat=seat)]
         return [
             Exam(
                 model,

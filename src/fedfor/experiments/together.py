@@ -1,14 +1,17 @@
 """Many runs in step, their work done as one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from ..engines import Exam, StackedResult
+from ..engines.names import RAY
 from ..engines.vector import Trainer, VectorEngine
 from ..engines.vector.evaluation import evaluate
 from ..tensors import Tensors
-from .work import Evaluate, Steps, Train, Work, do
+from .on_cluster import evaluate_on, train_on
+from .waiting import Waiting
+from .work import Evaluate, Steps, Train, do
 
 T = TypeVar("T")
 
@@ -19,7 +22,7 @@ def drive_together(runs: Sequence[Steps[T]], on_end: Callable[[int, T | Exceptio
     Whatever a run asks for at the same time as others is done in one go. A run that fails ends
     alone; `on_end` gets its error, or what it ended with.
     """
-    waiting = {place: _Waiting(run) for place, run in enumerate(runs)}
+    waiting = {place: Waiting(run) for place, run in enumerate(runs)}
     while waiting:
         # All of a round count as beside each other until the last of them has ended.
         ended = {place: end for place, run in waiting.items() if (end := run.advance()) is not None}
@@ -29,43 +32,17 @@ def drive_together(runs: Sequence[Steps[T]], on_end: Callable[[int, T | Exceptio
         _answer(list(waiting.values()))
 
 
-@dataclass(frozen=True)
-class _Ended(Generic[T]):
-    value: T | Exception
-
-
-class _Waiting(Generic[T]):
-    """A run, what it asks for, and the answer it is to get."""
-
-    def __init__(self, steps: Steps[T]) -> None:
-        self.steps = steps
-        self.work: Work | None = None
-        self.answer: Any = None
-        self.error: Exception | None = None
-
-    def advance(self) -> "_Ended[T] | None":
-        """Let the run go on to its next question, or to its end."""
-        try:
-            if self.error is not None:
-                self.work = self.steps.throw(self.error)
-            else:
-                self.work = self.steps.send(self.answer)
-        except StopIteration as end:
-            return _Ended(end.value)
-        except Exception as error:  # whatever it is, it is this run's own
-            return _Ended(error)
-        self.answer = self.error = None
-        return None
-
-
-def _answer(runs: Sequence[_Waiting[Any]]) -> None:
+def _answer(runs: Sequence[Waiting[Any]]) -> None:
     """Do what the runs ask for: together what one trainer can do for several of them."""
-    alone: list[_Waiting[Any]] = []
-    shared: dict[Trainer, list[_Waiting[Any]]] = {}
+    alone: list[Waiting[Any]] = []
+    shared: dict[Trainer, list[Waiting[Any]]] = {}
+    clustered: dict[Any, list[Waiting[Any]]] = {}
     for run in runs:
         engine = run.work.engine if run.work is not None else None
         if isinstance(engine, VectorEngine):
             shared.setdefault(engine.trainer, []).append(run)
+        elif engine is not None and engine.name == RAY:
+            clustered.setdefault(engine.pool, []).append(run)  # type: ignore[attr-defined]
         else:
             alone.append(run)
     for run in alone:
@@ -76,9 +53,12 @@ def _answer(runs: Sequence[_Waiting[Any]]) -> None:
     for trainer, of_trainer in shared.items():
         _train(trainer, [run for run in of_trainer if isinstance(run.work, Train)])
         _evaluate(trainer, [run for run in of_trainer if isinstance(run.work, Evaluate)])
+    for pool, of_pool in clustered.items():
+        train_on(pool, [run for run in of_pool if isinstance(run.work, Train)])
+        evaluate_on(pool, [run for run in of_pool if isinstance(run.work, Evaluate)])
 
 
-def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
+def _train(trainer: Trainer, runs: Sequence[Waiting[Any]]) -> None:
     takes, tasks = [], []
     for run in runs:
         work = run.work
@@ -116,7 +96,7 @@ def _train(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
                 takes[place][0].error = problem
 
 
-def _evaluate(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
+def _evaluate(trainer: Trainer, runs: Sequence[Waiting[Any]]) -> None:
     try:
         scores = iter(evaluate(trainer, [exam for run in runs for exam in _exams(run)]))
         for run in runs:
@@ -129,7 +109,7 @@ def _evaluate(trainer: Trainer, runs: Sequence[_Waiting[Any]]) -> None:
             _evaluate(trainer, [run])
 
 
-def _exams(run: _Waiting[Any]) -> list[tuple[Exam, Tensors]]:
+def _exams(run: Waiting[Any]) -> list[tuple[Exam, Tensors]]:
     work = run.work
     assert isinstance(work, Evaluate)
     assert isinstance(work.engine, VectorEngine)

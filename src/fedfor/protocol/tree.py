@@ -24,7 +24,7 @@ class Tree(Generic[T]):
     """A sum over leaves that are numbered from 0, pair by pair, as in a knock-out tournament.
 
     Whoever adds up which part of it, and in whatever order parts come, the same pairs are added:
-    so the sum is the same to the last bit. Leaves that come in order leave one node a level at most.
+    so the sum is the same to the last bit. Of leaves that come in order, one node a level is left.
     """
 
     def __init__(self, add: Callable[[T, T], T]) -> None:

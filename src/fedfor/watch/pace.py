@@ -51,7 +51,7 @@ class Pace:
 
 
 def trained_together(run: LoadedRun) -> bool:
-    return run.environment.get("engine") == "vector"
+    return run.environment.get("engine") in ("vector", "ray")
 
 
 def epochs(run: LoadedRun) -> int:

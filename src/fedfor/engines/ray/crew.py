@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FedforError
+from ..clustered import MOST
 from .cluster import Cluster, imported
 from .worker import About, Worker
 
@@ -109,15 +110,17 @@ class Crew:
             return
         self.members[member.number] = member
 
+    def halve(self) -> None:
+        """Workers to come train half as many clients together: those before ran out of memory."""
+        self._lanes = max(1, (self._lanes or MOST) // 2)
+
     def lose(self, member: Member, error: Exception) -> str:
         """Somebody is gone: have another started. Gives back where it was."""
         self.members.pop(member.number, None)
         with suppress(Exception):  # if it is only out of reach, it must not come back
             imported().kill(member.actor)
         self._last_news = time.monotonic()
-        if "memory" in str(error).lower():  # Ray ends what takes too much
-            self._lanes = max(1, (self._lanes or 16) // 2)
-        where = member.about.node if member.about else "?"
+        where = member.about.address if member.about else "?"
         self._hire()
         return where
 

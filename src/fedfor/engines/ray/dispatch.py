@@ -23,6 +23,10 @@ SLOW = 1.5, 0.5
 
 TICK = 0.1
 
+OUT_OF_MEMORY = "low on memory", "OutOfMemory"
+"""How Ray tells that it has ended what took too much; where the system does, a second loss of the
+same slice tells."""
+
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
@@ -153,6 +157,8 @@ class Dispatch:
     def _lost(self, member: Member, error: Exception, what: str, tries: int) -> None:
         if isinstance(error, imported().exceptions.RayTaskError):  # it is there, but cannot do it
             raise FedforError(f"{what} could not be done: {reason(error)}") from error
+        if tries > 1 or any(words in str(error) for words in OUT_OF_MEMORY):
+            self.crew.halve()
         where = self.crew.lose(member, error)
         sentence = f"worker {member.number} on {where} was lost, and with it {what}"
         self.lost.append(sentence)

@@ -1,7 +1,6 @@
 """Adding up the sums of slices, in a tree over the workers that have made them."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +57,4 @@ def _lost(sums: Sequence[Any]) -> list[int]:
             ray.get(reference, timeout=LONGEST)
         except ray.exceptions.RayError:
             found.append(place)
-        with suppress(Exception):
-            del reference
     return found

@@ -51,6 +51,8 @@ class About:
     """What a worker says of itself once it is ready."""
 
     node: str
+    """Its id in the cluster: several may share an address."""
+    address: str
     pid: int
     sees: bool
     """Whether it sees the folder of clients' state."""
@@ -69,7 +71,7 @@ class Worker:
         self._unwanted: set[int] = set()
 
     def ready(self, seen: str | None) -> About:
-        return About(_address(), os.getpid(), seen is not None and Path(seen).is_file())
+        return About(_node(), _address(), os.getpid(), seen is not None and Path(seen).is_file())
 
     def here(self) -> None:
         """Can be called as long as the process lives."""
@@ -287,6 +289,12 @@ def _on_cpu(replies: Aggregation) -> list[Any]:
         )
         for node in replies.nodes()
     ]
+
+
+def _node() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else ""
 
 
 def _address() -> str:
