@@ -1,0 +1,76 @@
+"""A real Ray cluster of several nodes, all on this machine."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+SOON: dict[str, Any] = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 3,
+}
+"""So that a node that is gone is missed after a second or two, not after a quarter of a minute."""
+
+STORE = 80 * 2**20
+"""Bytes that a node may keep in shared memory: the least that Ray takes is near it."""
+
+OF_RAY = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning")
+"""Ray leaves it to the garbage collector to close /dev/null."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one process: they share a cluster, and the machine has few cores."""
+    for item in items:
+        if "tests/engines/ray" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("ray"))
+            for kind in OF_RAY:
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
+
+
+class Nodes:
+    """A head without CPUs, where no worker is, and nodes that have one each."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        self.folder = tempfile.mkdtemp(prefix="fed")  # short: paths of sockets are in it
+        os.environ["RAY_TMPDIR"] = self.folder
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self.cluster = Cluster(
+            initialize_head=True,
+            head_node_args={**head, "object_store_memory": STORE, "_system_config": SOON},
+        )
+        self.address: str = self.cluster.address
+
+    def add(self, cpus: int = 1) -> Any:
+        return self.cluster.add_node(num_cpus=cpus, object_store_memory=STORE)
+
+    def lose(self, node: Any) -> None:
+        """As when its machine is switched off."""
+        self.cluster.remove_node(node, allow_graceful=False)
+
+    def close(self) -> None:
+        if ray.is_initialized():
+            ray.shutdown()
+        self.cluster.shutdown()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        del os.environ["RAY_TMPDIR"]
+
+
+@pytest.fixture(scope="package")
+def nodes() -> Iterator[Nodes]:
+    """Three of them. Whoever takes one away puts another in its place."""
+    nodes = Nodes()
+    try:
+        for _ in range(3):
+            nodes.add()
+        yield nodes
+    finally:
+        nodes.close()
