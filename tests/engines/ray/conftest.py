@@ -3,7 +3,9 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,12 +58,43 @@ class Nodes:
         """As when its machine is switched off."""
         self.cluster.remove_node(node, allow_graceful=False)
 
+    def actors(self) -> list[str]:
+        """The workers that there are, as the system knows them."""
+        names = [_name(pid) for pid in processes(Path(self.folder))]
+        return [name for name in names if name.startswith("ray::Worker")]
+
     def close(self) -> None:
         if ray.is_initialized():
             ray.shutdown()
         self.cluster.shutdown()
         shutil.rmtree(self.folder, ignore_errors=True)
         del os.environ["RAY_TMPDIR"]
+
+
+def processes(place: Path) -> list[int]:
+    """All that were started by somebody to whom Ray's folder is this."""
+    found, mark = [], f"RAY_TMPDIR={place}\0".encode()
+    for about in Path("/proc").iterdir():
+        try:
+            if about.name.isdigit() and mark in (about / "environ").read_bytes():
+                found.append(int(about.name))
+        except OSError:  # gone meanwhile, or of another user
+            continue
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="package")

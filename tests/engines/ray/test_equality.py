@@ -1,23 +1,18 @@
 """The same numbers as one client after another, for any number of workers and any slices."""
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from fedfor.data import IidDraws
-from fedfor.engines import SerialEngine
 from fedfor.engines.clustered import Clustered, Within, make_ray_engine
 from fedfor.experiments.simulation import Record, Simulation
 from fedfor.experiments.store import MemoryStore
 from fedfor.experiments.together import drive_together
 from fedfor.models import build_model
 
-from ...conftest import made_data
 from ..stacks import (
     ALGORITHMS,
     TRAINING,
@@ -46,9 +41,7 @@ def on_cluster(address: str, workers: int, within: Within) -> dict[str, Any]:
         model, store, population = build(make), MemoryStore(), ragged()
         chosen = parse(name)
         how = Clustered(address, workers, within, block=2, pool=pool)
-        engine = make_ray_engine(
-            how, population, model, chosen, TRAINING, 0, store, cohort=4
-        )
+        engine = make_ray_engine(how, population, model, chosen, TRAINING, 0, store, cohort=4)
         pool = engine.pool
         runs[name] = Simulation(
             population, model, chosen, TRAINING, engine, cohort=4, seed=0, store=store

@@ -2,17 +2,19 @@
 
 import logging
 import os
-import shutil
-import tempfile
 import warnings
 from typing import Any
 
 from ...errors import ConfigError, in_short
 from ..names import RAY
+from .temporary import Temporary
 
 log = logging.getLogger("fedfor")
 
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+SOON_GONE = {"gcs_rpc_server_reconnect_timeout_s": 15}
+"""How long Ray's helpers seek a cluster of our own, of which all else dies with us."""
+
 MISSING = "engine = 'ray' needs Ray, which is not installed: pip install 'fedfor[ray]'"
 
 
@@ -22,7 +24,7 @@ class Cluster:
     def __init__(self, engine: str, workers: int | None) -> None:
         self.address = os.environ.get("RAY_ADDRESS") if engine == RAY else engine
         self._workers = workers
-        self._temporary: str | None = None
+        self._temporary: Temporary | None = None
         self._ours = False
 
     def open(self) -> None:
@@ -37,13 +39,13 @@ class Cluster:
             if self.address:
                 self._connect(ray, self.address)
             else:
-                # A folder of its own, with a short name: paths of sockets are in it.
-                self._temporary = tempfile.mkdtemp(prefix="fedfor-")
+                self._temporary = Temporary()
                 ray.init(
                     address="local",
                     num_cpus=self._workers,
                     include_dashboard=False,
-                    _temp_dir=self._temporary,
+                    _temp_dir=str(self._temporary.path),
+                    _system_config=SOON_GONE,
                     **QUIET,
                 )
 
@@ -62,7 +64,7 @@ class Cluster:
             self._ours = False
             imported().shutdown()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.close()
             self._temporary = None
 
 

@@ -44,7 +44,7 @@ class Crew:
         self.members: dict[int, Member] = {}
         self._starting: dict[Any, Member] = {}
         self._next, self._failed_starts = 0, 0
-        self._lanes: int | None = None
+        self.lanes: int | None = None
         self._seen: Path | None = None
         self._last_news = 0.0
         self.wanted = 0
@@ -78,7 +78,7 @@ class Crew:
         kind = ray.remote(concurrency_groups={"control": 1})(Worker)
         paths = [str(Path.cwd()), *(p for p in sys.path if p)]
         resources = {"num_cpus": 1, "num_gpus": int(self._gpus), "max_restarts": 0}
-        actor = kind.options(**resources).remote(paths, self._lanes)
+        actor = kind.options(**resources).remote(paths, self.lanes)
         member = Member(self._next, actor)
         self._next += 1
         seen = None if self._seen is None else str(self._seen)
@@ -112,7 +112,7 @@ class Crew:
 
     def halve(self) -> None:
         """Workers to come train half as many clients together: those before ran out of memory."""
-        self._lanes = max(1, (self._lanes or MOST) // 2)
+        self.lanes = max(1, (self.lanes or MOST) // 2)
 
     def lose(self, member: Member, error: Exception) -> str:
         """Somebody is gone: have another started. Gives back where it was."""

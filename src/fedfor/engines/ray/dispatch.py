@@ -107,7 +107,7 @@ class Dispatch:
                     ask(member, piece)
                 elif (late := _late(waiting, rates, in_seconds)) is not None:
                     self.repeated += 1
-                    log.info("%s is slow; another worker does it too", what(late))
+                    log.info("slow: %s; given to another worker too", what(late))
                     ask(member, late)
             busy = [m.busy for m in self.crew.members.values() if m.busy is not None]
             ready, _ = ray.wait([*busy, *self.crew.awaited], num_returns=1, timeout=TICK)

@@ -1,5 +1,6 @@
 """Cohorts over a Ray cluster."""
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,8 @@ from .parcel import pack, unpack
 
 if TYPE_CHECKING:
     from .pool import Home, Pool
+
+log = logging.getLogger("fedfor")
 
 
 class States(Protocol):
@@ -153,6 +156,7 @@ class RoundJob:
         self.answers: dict[Piece, Answer[Report]] = {}
         self.summed: Summed | None = None
         self.error: FedforError | None = None
+        self._halvings = 0
         self._numbers: dict[tuple[int, Piece], int] = {}
         self._kept: dict[Piece, Mapping[int, Kept]] = {}
 
@@ -209,7 +213,7 @@ class RoundJob:
     # When all is done
 
     def learn(self) -> None:
-        """What each client took."""
+        """What each client took, and who ran out of memory."""
         for piece, answer in self.answers.items():
             leaves = self.leaves[piece.first : piece.last]
             clients, sizes, seconds = list[int](), list[float](), list[float]()
@@ -219,6 +223,12 @@ class RoundJob:
                 sizes += [self.sizes[k] for k in leaf]
                 seconds += [took * self.sizes[k] / whole for k in leaf]
             self.engine.ledger.learn(answer.worker, clients, sizes, seconds)
+            if answer.report.halvings:
+                self._halvings += answer.report.halvings
+                log.warning(
+                    "worker %d ran out of memory: it trains %s clients at a time from now on",
+                    answer.worker, answer.report.lanes,
+                )  # fmt: skip
 
     def collect(self) -> None:
         """Fetch what clients keep, where it is not on disk, before it can be lost."""
@@ -271,6 +281,8 @@ class RoundJob:
             told["workers_lost"] = lost
         if repeated := dispatch.repeated - self._repeated_before:
             told["slices_repeated"] = repeated
+        if self._halvings:
+            told["stacks_halved"] = self._halvings
         return told
 
 

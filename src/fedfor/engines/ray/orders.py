@@ -97,6 +97,10 @@ class Report:
     kept: list[tuple[int, int]] = field(default_factory=list)
     """Clients and how many bytes they keep, where the state was written to disk."""
     problem: Problem | None = None
+    halvings: int = 0
+    """How often it halved the clients that it trains together, as memory ran out."""
+    lanes: int | None = None
+    """The most that it trains together now, if they are bounded."""
     stopped: bool = False
     """Whether it was told that the slice is no longer wanted."""
 

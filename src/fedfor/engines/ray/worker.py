@@ -100,6 +100,8 @@ class Worker:
         algorithm, training = home.federation.algorithm, home.federation.training
         replies = Aggregation(algorithm, message, home.layout, home.on_device(around.last_move))
         intake = Intake(algorithm, training, replies, states_here.keep)
+        trainer = getattr(home.engine, "trainer", None)
+        halvings = getattr(trainer, "halvings", 0)
         for leaf, clients in enumerate(order.leaves, order.first):
             if order.number in self._unwanted:
                 self._unwanted.discard(order.number)
@@ -114,6 +116,8 @@ class Worker:
                 return report, None, None
             report.seconds.append(time.perf_counter() - began)
         report.memory = resident_bytes()
+        report.halvings = getattr(trainer, "halvings", 0) - halvings
+        report.lanes = getattr(trainer, "most_lanes", None)
         report.kept = states_here.written
         return report, pack(_on_cpu(replies)), states_here.parcel()
 

@@ -86,6 +86,7 @@ class Trainer:
         self.model = StackedModel(model, loss, device, stacking.precision)
         self._likeness = likeness(self.model.model)
         self.device, self.stacking, self.most_lanes = device, stacking, stacking.lanes
+        self.halvings = 0
         self.compiled: bool | None = None
         self.together = 0
         """The most clients that were in one stack."""
@@ -174,6 +175,7 @@ class Trainer:
             self._arenas.clear()
             torch.cuda.empty_cache()
             self.most_lanes = -(-len(lanes) // 2)
+            self.halvings += 1
             log.info("vector engine: memory ran out; %d clients at a time", self.most_lanes)
             for half in chunks(lanes, self.most_lanes):
                 yield from self._train_or_split(tasks, half, last=False)

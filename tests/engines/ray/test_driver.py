@@ -1,0 +1,126 @@
+"""A driver that ends, is interrupted or is killed; and its run, which goes on elsewhere."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...conftest import Cli
+from .conftest import Nodes, processes, wait_for
+
+SETTINGS = {
+    "algorithm.name": "scaffold",
+    "model.name": "linear",
+    "population": '{kind="iid", clients=30, cohort=12}',
+    "ray.within": "serial",
+}
+OF_CLUSTER = ("workers", "workers_lost", "slices_repeated")
+
+
+def command(folder: Path, engine: str, rounds: int, *more: str) -> list[str]:
+    settings = [f"--set={key}={value}" for key, value in SETTINGS.items()]
+    chosen = [f"--engine={engine}", f"--set=rounds={rounds}", f"--out={folder}", *more]
+    return ["run", "prior-shift", *settings, *chosen]
+
+
+def start(words: list[str], cwd: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedfor", *words],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "rounds.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    told = [json.loads(line) for line in lines if line.endswith("}")]
+    return [{k: v for k, v in r.items() if k not in (*OF_CLUSTER, "seconds")} for r in told]
+
+
+def killed_after(folder: Path, rounds: int, words: list[str], cwd: Path) -> None:
+    driver = start(words, cwd)
+    try:
+        wait_for(lambda: len(records(folder)) >= rounds or driver.poll() is not None)
+        assert driver.poll() is None, driver.communicate()
+    finally:
+        driver.kill()
+        driver.communicate()
+
+
+def test_a_driver_that_is_killed_goes_on_with_fewer_nodes_and_on_another_cluster(
+    nodes: Nodes, tmp_path: Path, fedfor: Cli
+) -> None:
+    rounds, folder = 60, tmp_path / "run"
+    code, _, told = fedfor(*command(tmp_path / "whole", "serial", rounds))
+    assert code == 0, told
+
+    killed_after(folder, 5, command(folder, nodes.address, rounds, "--workers=3"), tmp_path)
+    nodes.lose(nodes.cluster.list_all_nodes()[-1])
+    try:
+        many = len(records(folder)) + 5
+        killed_after(folder, many, ["resume", str(folder), "--workers=2"], tmp_path)
+    finally:
+        nodes.add()
+    assert len(records(folder)) < rounds
+    last = start(["resume", str(folder), "--engine=ray", "--workers=1"], tmp_path)
+    assert last.wait(120) == 0, last.communicate()
+    last.communicate()
+
+    assert records(folder) == records(tmp_path / "whole")
+    ours, whole = (path / "model.safetensors" for path in (folder, tmp_path / "whole"))
+    assert ours.read_bytes() == whole.read_bytes()
+    wait_for(lambda: not nodes.actors())
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the files of a cluster of one's own are, and nobody else's."""
+    path = Path(tempfile.mkdtemp(prefix="fed", dir="/tmp"))
+    monkeypatch.setenv("RAY_TMPDIR", str(path))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def shared_memory() -> set[str]:
+    names = {path.name for path in Path("/dev/shm").iterdir()}
+    return {name for name in names if "plasma" in name or "ray" in name}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("how", ["to the end", "SIGINT", "SIGTERM", "SIGKILL"])
+def test_nothing_is_left_behind(place: Path, tmp_path: Path, how: str) -> None:
+    before = shared_memory()
+    folder = tmp_path / "run"
+    rounds = 3 if how == "to the end" else 100_000
+    driver = start(command(folder, "ray", rounds, "--workers=2"), tmp_path)
+    try:
+        wait_for(lambda: len(records(folder)) >= 2 or driver.poll() is not None)
+        if how != "to the end":
+            assert driver.poll() is None, driver.communicate()
+            assert len(processes(place)) > 4  # so that what is looked for below can be found
+            driver.send_signal(getattr(signal, how))
+        out, _ = driver.communicate(timeout=60)
+    finally:
+        driver.kill()
+        driver.communicate()
+    assert "Traceback" not in out
+    if how == "SIGINT":
+        assert f"fedfor resume {folder}" in out.replace("\n", "")
+    wait_for(lambda: not processes(place))
+    assert shared_memory() <= before
+    if how == "SIGKILL":  # which leaves no time to tidy up: the next one does
+        assert list(place.iterdir())
+        ended = start([*command(tmp_path / "next", "ray", 1), "--workers=1"], tmp_path)
+        assert ended.wait(60) == 0, ended.communicate()
+        ended.communicate()
+    assert not list(place.iterdir())
