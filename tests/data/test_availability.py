@@ -240,6 +240,20 @@ def test_a_round_is_a_function_of_seed_and_round_alone(n: int, tmp_path: Path) -
     assert Caller(many(n), 10, 1, how).call(5) != again.call(5)
 
 
+def test_the_last_round_that_counted_is_known_from_wherever_one_begins() -> None:
+    how = Availability(dropout=0.5, least=6)
+    asked = Caller(many(), 10, 0, how)
+    counted = [t for t in range(1, 60) if asked.call(t).clients]
+    assert 5 < len(counted) < 40
+    assert max(b - a for a, b in pairwise(counted)) > 3
+    last = [max((c for c in counted if c <= t), default=0) for t in range(60)]
+    assert [asked.last_counted(t) for t in range(60)] == last  # as a run asks
+    for t in random.Random(0).sample(range(60), 60):
+        assert asked.last_counted(t) == last[t]
+        assert Caller(many(), 10, 0, how).last_counted(t) == last[t]  # as one that is resumed
+    assert Caller(many(), 10, 0).last_counted(59) == 59
+
+
 def test_rates_are_met() -> None:
     how = Availability(rate=0.3, dropout=0.2, over_sampling=1.3)
     told = [Caller(many(), 10, seed, how).call(t).told for seed in range(4) for t in range(1, 201)]

@@ -194,6 +194,9 @@ class Summaries:
     def domain_spread(self, domain: str) -> Spread:
         return self._spread(lambda summary: summary.get("domains", {}).get(domain))
 
+    def participation_spread(self, key: str) -> Spread:
+        return self._spread(lambda summary: summary.get("participation", {}).get(key))
+
     def _spread(self, value: Callable[[dict[str, Any]], float | None]) -> Spread:
         """One value a seed. A run that diverged has none, and so no mean is left to flatter it."""
         return Spread(tuple(None if "diverged" in s else value(s) for s in self.summaries))

@@ -25,6 +25,9 @@ METRICS = (
 )
 """All figures of a summary that a table may show."""
 
+PARTICIPATION = ("called", "counted", "away", "dropped", "late", "surplus", "abandoned", "waited")
+"""What `participation` of a summary tells: over all rounds, but `waited` in the mean."""
+
 
 def evaluated(records: Iterable[Record]) -> list[Record]:
     return [r for r in records if r.get("accuracy") is not None]
@@ -99,6 +102,20 @@ def recoveries(records: Sequence[Record]) -> list[Recovery]:
     return found
 
 
+def participation(records: Iterable[Record]) -> dict[str, float]:
+    """Clients over all rounds, rounds that were abandoned, and how long a round took; nothing
+    where everyone is always there."""
+    told = [r for r in records if "called" in r and "clients" in r]
+    if not told:
+        return {}
+    return {
+        **{key: sum(r.get(key, 0) for r in told) for key in PARTICIPATION},
+        "counted": sum(r["clients"] for r in told),
+        "abandoned": sum(r["clients"] == 0 for r in told),
+        "waited": statistics.fmean(r.get("waited", 0.0) for r in told),
+    }
+
+
 def summarise(
     records: Sequence[Record], rounds: int, half: int, target: float | None
 ) -> dict[str, Any]:
@@ -120,6 +137,8 @@ def summarise(
     }
     if steps := [r["local_steps"] for r in records if "local_steps" in r]:
         summary["local_steps"] = statistics.fmean(steps)
+    if took_part := participation(records):
+        summary["participation"] = took_part
     if target is not None:
         summary["rounds_to_target"] = rounds_to(records, target)
     if found := recoveries(records):

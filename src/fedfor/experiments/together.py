@@ -23,13 +23,22 @@ def drive_together(runs: Sequence[Steps[T]], on_end: Callable[[int, T | Exceptio
     alone; `on_end` gets its error, or what it ended with.
     """
     waiting = {place: Waiting(run) for place, run in enumerate(runs)}
+    answered = dict(waiting)
     while waiting:
         # All of a round count as beside each other until the last of them has ended.
-        ended = {place: end for place, run in waiting.items() if (end := run.advance()) is not None}
+        ended = {p: end for p, run in answered.items() if (end := run.advance()) is not None}
         for place, end in ended.items():
             del waiting[place]
             on_end(place, end.value)
-        _answer(list(waiting.values()))
+        answered = _next(waiting)
+        _answer(list(answered.values()))
+
+
+def _next(waiting: dict[int, Waiting[T]]) -> dict[int, Waiting[T]]:
+    """All of them, as a rule. A run whose round is abandoned asks for scores while others ask for
+    training: it gets them first, and from then on all train together again."""
+    tested = {place: run for place, run in waiting.items() if isinstance(run.work, Evaluate)}
+    return tested or dict(waiting)
 
 
 def _answer(runs: Sequence[Waiting[Any]]) -> None:

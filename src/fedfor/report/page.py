@@ -21,6 +21,7 @@ SCRIPTS = (
     "target.js",
     "parts.js",
     "traffic.js",
+    "participation.js",
     "cohort.js",
     "agreement.js",
     "settings.js",

@@ -4,9 +4,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..experiments.metrics import PARTICIPATION
 from .loading import LoadedRun
 from .methods import Method
 from .page_series import drawn
+from .page_table import note, so_far
 from .sound import number
 
 Json = dict[str, Any]
@@ -71,6 +73,20 @@ def _named(told: object) -> Mapping[str, Any]:
 def _columns(curve: Mapping[int, float]) -> Json:
     """Rounds, and values, which are most of a page: two digits are what can be seen."""
     return {"at": list(curve), "values": [round(v, 2) for v in curve.values()]}
+
+
+def participation(methods: Sequence[Method], names: Sequence[str]) -> Json | None:
+    """Of methods whose clients are not always there, who took part: the mean over the runs that
+    have ended; where none has, so far."""
+    found = {}
+    for method in methods:
+        if not any("participation" in run.figures for run in method.runs):
+            continue
+        figures = method if method.summaries else so_far(method)
+        means = {key: figures.participation_spread(key).mean for key in PARTICIPATION}
+        rounds = figures.spread("rounds").mean
+        found[str(names.index(method.label))] = {**means, "rounds": rounds, "note": note(method)}
+    return found or None
 
 
 def cohort_of(run: LoadedRun) -> Json | None:

@@ -6,7 +6,7 @@ from typing import Any
 from .. import __version__
 from .loading import LoadedRun
 from .methods import Method, labels, methods_of
-from .page_clients import cohort_of, parts
+from .page_clients import cohort_of, participation, parts
 from .page_series import bests, drawn, series
 from .page_table import note, so_far, table
 from .page_words import environments, failures, missing, settings
@@ -78,6 +78,7 @@ def _point(name: str, methods: Sequence[Method], names: Sequence[str]) -> Json:
         "totals": {str(names.index(m.label)): _totals(m) for m in methods},
         "shifts": shifts if len(shifts) <= MOST_SHIFTS else [],
         "parts": parts(methods, names),
+        "participation": participation(methods, names),
         "cohort": next((cohort for run in runs if (cohort := cohort_of(run)) is not None), None),
     }
 

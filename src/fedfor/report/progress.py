@@ -52,6 +52,8 @@ def outcome(summary: Mapping[str, Any], config: RunConfig) -> str:
         reached = summary.get("rounds_to_target")
         words += f"; {100 * config.evaluation.target:g} % "
         words += f"in round {reached}" if reached else "never reached"
+    if abandoned := summary.get("participation", {}).get("abandoned"):
+        words += f"; {abandoned} of {summary['rounds']} rounds were abandoned"
     return words
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..experiments.metrics import METRICS, summarise
+from ..experiments.metrics import METRICS, PARTICIPATION, summarise
 from ..experiments.simulation import Record
 
 COUNTED = ("down_cross_device", "down_cross_silo", "up", "state_bytes", "clients_with_state")
@@ -32,6 +32,11 @@ def sound_summary(told: Mapping[str, Any], problems: list[str]) -> dict[str, Any
             found[key] = [str(note) for note in value] if isinstance(value, list) else []
         elif key == "domains":
             found[key] = dict(value) if isinstance(value, Mapping) else {}
+        elif key == "participation":
+            told_by = value if isinstance(value, Mapping) else {}
+            found[key] = {k: n for k in PARTICIPATION if (n := number(told_by, k)) is not None}
+            if len(found[key]) < len(PARTICIPATION):
+                problems.append("its summary.json does not tell all of who took part")
         else:
             found[key] = value
     return found

@@ -143,6 +143,7 @@ function render(data) {
       target(data, state, redraw),
       parts(data, state),
       traffic(data, state),
+      participation(data, state),
       cohort(data, state),
       agreement(data, state),
       settings(data, state),

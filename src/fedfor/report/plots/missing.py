@@ -49,4 +49,6 @@ def nothing(methods: Sequence[Method], what: str, otherwise: str = NEWER) -> str
         )
     if all(run.on_flower for run in runs):
         return f"no run here tells {what}; federations on Flower record only what clients send"
+    if otherwise == NEWER and all(r.get("abandoned") for run in runs for r in run.records):
+        return f"no run here tells {what}: every round of theirs was abandoned"
     return f"no run here tells {what}; {otherwise}"
