@@ -14,6 +14,7 @@ from . import __version__
 from .cli_data import data_app
 from .cli_plot import plot
 from .cli_report import report
+from .cli_scale import scale
 from .cli_shared import DataRoot, Track, make_console, seed_list, stopped, whole_numbers
 from .cli_study import reproduce, show_table
 from .cli_watch import watch
@@ -41,11 +42,21 @@ Assignments = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write to.")]
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", help="serial: one client after another; vector: all at once; auto."),
+    typer.Option(
+        "--engine",
+        help="serial: one client after another; vector: all at once; auto; ray: on a Ray cluster "
+        "of this machine, or on another by its address, ray://HOST:PORT or HOST:PORT.",
+    ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", "-w", min=1, help="Processes at a time. Default: one for each core."),
+    typer.Option(
+        "--workers",
+        "-w",
+        min=1,
+        help="Processes at a time, with any engine but ray for a comparison alone. Default: one "
+        "for each core, or whatever the Ray cluster has.",
+    ),
 ]
 
 
@@ -79,6 +90,7 @@ def run(
     engine: EngineOption = None,
     data_root: DataRoot = None,
     out: Out = None,
+    workers: Workers = None,
     track: Track = None,
 ) -> None:
     """Run one experiment into a folder.
@@ -89,6 +101,7 @@ def run(
       fedfor run my.toml --set algorithm.name=fedprox --set algorithm.mu=0.1 --out runs/prox
       fedfor run my.toml --set algorithm.server.name=fedadam --set seed=7
       fedfor run my.toml --engine vector --set device=cuda --set precision=bf16
+      fedfor run my.toml --engine ray --workers 4
       fedfor run my.toml --track tensorboard
     """
     from .data.official import use_root
@@ -100,8 +113,9 @@ def run(
     chosen = _with_engine(assignments, engine)
     settings = load_config(read_toml(config), chosen, source=config)
     folder = RunFolder(out) if out else _free_folder(Path(config).stem, settings)
+    _require_ray("--workers", workers, settings.engine)
     start_run(folder, settings)
-    _run_folder(folder.path, track or ())
+    _run_folder(folder.path, track or (), None, workers)
 
 
 @app.command()
@@ -152,6 +166,10 @@ def compare(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="Another Ray cluster: its address, or ray for one here."),
+    ] = None,
     data_root: DataRoot = None,
     workers: Workers = None,
     track: Track = None,
@@ -162,15 +180,22 @@ def resume(
     Examples:
       fedfor resume runs/prior-shift/fedfor-seed0
       fedfor resume runs/compare-demo --workers 1
+      fedfor resume runs/large --engine ray://head:10001 --workers 8
     """
     from .data.official import use_root
     from .experiments.comparison import Comparison
+    from .experiments.folder import RunFolder
 
     use_root(data_root)
     if (folder / "compare.toml").is_file():
-        _compare(Comparison.saved(folder), workers, track or ())
+        comparison = Comparison.saved(folder)
+        _require_ray("--engine", engine, comparison.first.engine)
+        _compare(comparison, workers, track or (), engine)
     else:
-        _run_folder(folder, track or ())
+        settings = RunFolder(folder).config()
+        _require_ray("--engine", engine, settings.engine)
+        _require_ray("--workers", workers, settings.engine)
+        _run_folder(folder, track or (), engine, workers)
 
 
 @app.command("algorithms")
@@ -294,6 +319,7 @@ app.command()(report)
 app.command()(plot)
 app.command("table")(show_table)
 app.command()(watch)
+app.command()(scale)
 app.add_typer(data_app, name="data")
 
 
@@ -317,7 +343,22 @@ def _again(path: Path, trackers: Sequence[str]) -> str:
     return " ".join(["fedfor resume", str(path), *(f"--track {name}" for name in trackers)])
 
 
-def _run_folder(path: Path, trackers: Sequence[str]) -> None:
+def _require_ray(option: str, value: object, engine: str) -> None:
+    """Refuse what says how work is shared out where none is."""
+    from .engines.names import is_ray, require_engine
+
+    if value is not None and not is_ray(engine):
+        raise FedforError(f"{option} {value}: this run's engine is {engine}, not ray; leave it out")
+    if option == "--engine" and isinstance(value, str):
+        require_engine(value)
+        if not is_ray(value):
+            raise FedforError(f"--engine {value}: a run goes on with the engine it has, ray")
+
+
+def _run_folder(
+    path: Path, trackers: Sequence[str], engine: str | None, workers: int | None
+) -> None:
+    from .experiments.build import Where
     from .experiments.folder import RunFolder
     from .experiments.run import run_in_folder
     from .report.progress import outcome, show_run
@@ -334,7 +375,7 @@ def _run_folder(path: Path, trackers: Sequence[str]) -> None:
             Tracking(trackers, [about], again) as tracking,
             show_run(console, name, done, config.rounds) as on_round,
         ):
-            run_in_folder(folder, tracking.beside(on_round))
+            run_in_folder(folder, tracking.beside(on_round), Where(engine, workers))
     except KeyboardInterrupt:
         stopped(again)
     summary = folder.summary() or {}
@@ -342,7 +383,12 @@ def _run_folder(path: Path, trackers: Sequence[str]) -> None:
     console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
-def _compare(comparison: "Comparison", workers: int | None, trackers: Sequence[str]) -> None:
+def _compare(
+    comparison: "Comparison",
+    workers: int | None,
+    trackers: Sequence[str],
+    engine: str | None = None,
+) -> None:
     from .experiments.compare import compare as run_all
     from .report.comparison import write_report
     from .report.progress import RunsProgress, engine_of
@@ -359,7 +405,8 @@ def _compare(comparison: "Comparison", workers: int | None, trackers: Sequence[s
     again = _again(comparison.path, trackers)
     try:
         with follow_planned(trackers, comparison.runs, again) as tracking, progress.shown():
-            ended = run_all(comparison, workers, progress.end, tracking.beside(progress.tick))
+            tick = tracking.beside(progress.tick)
+            ended = run_all(comparison, workers, progress.end, tick, engine)
     except KeyboardInterrupt:
         stopped(again)
     if words := engine_of(comparison.runs):

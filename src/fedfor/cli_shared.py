@@ -1,5 +1,6 @@
 """What the commands have in common."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,15 +62,23 @@ def stopped(command: str, what: str = "stopped; nothing is lost") -> None:
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",") if part]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
+    """With commas between. A large one may be written 10_000, 1e10 or 10**10."""
+    numbers = [_whole_number(part) for part in text.split(",") if part]
+    if not numbers or None in numbers:
         raise FedforError(
             f"{option} {text}: write whole numbers above 0, with commas between: 10,100"
         )
-    return numbers
+    return [number for number in numbers if number is not None]
+
+
+def _whole_number(text: str) -> int | None:
+    """None for what is none, or is too large to be meant."""
+    found = re.fullmatch(r"(\d(?:_?\d){0,18})(?:([eE]|\*\*)(\d{1,2}))?", text.strip(), re.ASCII)
+    if found is None:
+        return None
+    base, power = int(found[1]), int(found[3] or 0)
+    number = base**power if found[2] == "**" else base * 10**power
+    return number if 0 < number <= 10**18 else None
 
 
 def seed_list(text: str) -> int | list[int]:
