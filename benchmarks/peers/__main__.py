@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ PACKAGES = ("fedfor", "torch", "numpy", "pfl", "flwr", "ray")
 Turn = dict[str, Any]
 
 
-def take_turn(name: str, model: str, rounds: int) -> Turn:
+def take_turn(name: str, model: str, rounds: int, clients: int) -> Turn:
     """The seconds of `rounds` rounds and the loss after them, or why there are none."""
     if CONTESTANTS[name].missing:
         package = CONTESTANTS[name].package
@@ -43,7 +44,7 @@ def take_turn(name: str, model: str, rounds: int) -> Turn:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "turn.json")
         # One round more: the last may end with an evaluation.
-        words = [name, model, str(WARM_UP + rounds + 1), str(file)]
+        words = [name, model, str(WARM_UP + rounds + 1), str(clients), str(file)]
         done = subprocess.run(
             [sys.executable, *CONTESTANTS[name].launcher, "-m", "benchmarks.peers.measure", *words],
             cwd=ROOT,
@@ -82,15 +83,15 @@ def summary(turns: list[Turn]) -> Turn:
     }
 
 
-def table(results: dict[str, dict[str, Turn]], reference: str) -> Table:
+def table(results: dict[str, dict[str, Turn]], reference: str, names: Sequence[str]) -> Table:
     shown = Table(title=f"Seconds a round, as multiples of {reference}")
     shown.add_column("")
-    for model in task.MODELS:
+    for model in results:
         shown.add_column(model, justify="right")
         shown.add_column("final loss", justify="right")
-    for name in CONTESTANTS:
+    for name in names:
         cells = []
-        for model in task.MODELS:
+        for model in results:
             result = results[model][name]
             if "best" not in result:
                 cells += ["-", ""]
@@ -111,27 +112,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
     parser.add_argument("--turns", type=int, default=4, help="of each contestant (default 4)")
     parser.add_argument("--rounds", type=int, default=15, help="timed in a turn (default 15)")
+    parser.add_argument("--clients", type=int, default=10, help="all called (default 10)")
+    parser.add_argument("--models", nargs="+", choices=task.MODELS, default=task.MODELS)
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=CONTESTANTS, default=list(CONTESTANTS),
+        help="contestants; the first is what others are compared with (default: all)",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, default=ROOT / "results/peers-cpu.json")
     chosen = parser.parse_args()
 
     console = Console()
     turns: dict[tuple[str, str], list[Turn]] = {}
     for number in range(1, chosen.turns + 1):
-        for model, name in itertools.product(task.MODELS, CONTESTANTS):
+        for model, name in itertools.product(chosen.models, chosen.only):
             console.print(f"turn {number} of {chosen.turns}: {model}, {name}", style="dim")
-            turns.setdefault((model, name), []).append(take_turn(name, model, chosen.rounds))
+            turn = take_turn(name, model, chosen.rounds, chosen.clients)
+            turns.setdefault((model, name), []).append(turn)
     results = {
-        model: {name: summary(turns[model, name]) for name in CONTESTANTS} for model in task.MODELS
+        model: {name: summary(turns[model, name]) for name in chosen.only}
+        for model in chosen.models
     }
-    reference = next(iter(CONTESTANTS))
-    for model in task.MODELS:
-        if "best" not in results[model][reference]:
-            sys.exit(f"nothing to compare with: {reference}: {results[model][reference]['why']}")
-        for result in results[model].values():
+    reference = chosen.only[0]
+    for of_model in results.values():
+        if "best" not in of_model[reference]:
+            sys.exit(f"nothing to compare with: {reference}: {of_model[reference]['why']}")
+        for result in of_model.values():
             if "best" in result:
-                result["ratio"] = result["best"] / results[model][reference]["best"]
-    console.print(table(results, reference))
-    for name in CONTESTANTS:
+                result["ratio"] = result["best"] / of_model[reference]["best"]
+    console.print(table(results, reference, chosen.only))
+    for name in chosen.only:
         for why in {result[name]["why"] for result in results.values() if "why" in result[name]}:
             console.print(f"{name}: {why}", soft_wrap=True, markup=False)
     written = {
@@ -140,7 +149,7 @@ def main() -> None:
         "python": platform.python_version(),
         "versions": {package: installed(package) for package in PACKAGES},
         "task": {
-            "clients": task.CLIENTS,
+            "clients": chosen.clients,
             "samples_per_client": task.SAMPLES,
             "batch_size": task.BATCH,
             "lr": task.RATE,

@@ -8,7 +8,7 @@ from torch import nn
 @dataclass(frozen=True)
 class Contestant:
     module: str
-    """Holds run(model, rounds), which gives the clock at each round's end, and the model then."""
+    """Holds run(model, rounds, clients), which gives the clock at each round's end, and the model then."""
     package: str
     options: dict[str, str | int] = field(default_factory=dict)
     workers: int = 1
@@ -25,14 +25,23 @@ class Contestant:
     def missing(self) -> bool:
         return find_spec(self.package) is None
 
-    def run(self, model: str, rounds: int) -> tuple[list[float], nn.Module]:
-        return import_module(f".{self.module}", __package__).run(model, rounds, **self.options)
+    def run(self, model: str, rounds: int, clients: int) -> tuple[list[float], nn.Module]:
+        return import_module(f".{self.module}", __package__).run(
+            model, rounds, clients, **self.options
+        )
 
 
 CONTESTANTS = {
     "fedfor, vector": Contestant("ours", "fedfor", {"engine": "vector"}),
     "fedfor, vector, two threads": Contestant("ours", "fedfor", {"engine": "vector", "threads": 2}),
     "fedfor, serial": Contestant("ours", "fedfor", {"engine": "serial"}),
+    "fedfor, ray, one worker, serial": Contestant(
+        "on_ray", "ray", {"workers": 1, "within": "serial"}
+    ),
+    "fedfor, ray, two workers, serial": Contestant(
+        "on_ray", "ray", {"workers": 2, "within": "serial"}
+    ),
+    "fedfor, ray, two workers": Contestant("on_ray", "ray", {"workers": 2}),
     "plain loop": Contestant("plain", "torch"),
     "pfl-research": Contestant("pfl_research", "pfl"),
     "pfl-research, two workers": Contestant("pfl_research", "pfl", workers=2),

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import nn
 
-from .task import CLIENTS, make_data, make_model, train_client
+from .task import make_data, make_model, train_client
 
 ACTORS = 2
 
@@ -33,7 +33,7 @@ def train(message: Message, context: Context) -> Message:
     torch.set_num_threads(1)
     arrays = message.content["arrays"]
     client = int(context.node_config["partition-id"])
-    xs, ys = data_here()
+    xs, ys = data_here(int(message.content["config"]["clients"]))
     model = model_here(str(message.content["config"]["model"]))
     model.load_state_dict(arrays.to_torch_state_dict())
     train_client(model, xs[client], ys[client])
@@ -46,19 +46,19 @@ def train(message: Message, context: Context) -> Message:
     return Message(reply, reply_to=message)
 
 
-def run(name: str, rounds: int) -> tuple[list[float], nn.Module]:
+def run(name: str, rounds: int, clients: int) -> tuple[list[float], nn.Module]:
     ends: list[float] = []
     model = make_model(name)
     server_app = ServerApp()
 
     @server_app.main()
     def serve(grid: Grid, context: Context) -> None:
-        strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=CLIENTS)
+        strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=clients)
         result = strategy.start(
             grid,
             ArrayRecord(model.state_dict()),
             num_rounds=rounds,
-            train_config=ConfigRecord({"model": name}),
+            train_config=ConfigRecord({"model": name, "clients": clients}),
             # Called before the first round and after each: as good as a clock.
             evaluate_fn=lambda number, arrays: ends.append(time.perf_counter()),
         )
@@ -67,7 +67,7 @@ def run(name: str, rounds: int) -> tuple[list[float], nn.Module]:
     run_simulation(
         server_app,
         client_app,
-        num_supernodes=CLIENTS,
+        num_supernodes=clients,
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
             "init_args": {"num_cpus": ACTORS, "include_dashboard": False},

@@ -9,22 +9,28 @@ from torch import nn
 import fedfor
 from fedfor.data import DataSplit, LabelledData, Partition
 
-from .task import BATCH, CLASSES, CLIENTS, RATE, SAMPLES, make_data, make_model
+from .task import BATCH, CLASSES, RATE, SAMPLES, make_data, make_model
 
 
-def run(name: str, rounds: int, engine: str, threads: int = 1) -> tuple[list[float], nn.Module]:
-    torch.set_num_threads(threads)
-    x, y = make_data()
+def population(clients: int) -> Partition:
+    x, y = make_data(clients)
     data = LabelledData("noise", x.flatten(0, 1), y.flatten(), CLASSES)
     few = LabelledData("few", x[0], y[0], CLASSES)
-    rows = list(np.arange(CLIENTS * SAMPLES).reshape(CLIENTS, SAMPLES))
+    rows = list(np.arange(clients * SAMPLES).reshape(clients, SAMPLES))
+    return Partition(DataSplit(data, few), rows)
+
+
+def run(
+    name: str, rounds: int, clients: int, engine: str, threads: int = 1
+) -> tuple[list[float], nn.Module]:
+    torch.set_num_threads(threads)
     ends: list[float] = []
     history = fedfor.simulate(
         "fedavg",
-        Partition(DataSplit(data, few), rows),
+        population(clients),
         make_model(name),
         rounds=rounds,
-        cohort=CLIENTS,
+        cohort=clients,
         engine=engine,
         evaluate_every=rounds,
         on_round=lambda record: ends.append(time.perf_counter()),

@@ -5,11 +5,11 @@ import time
 import torch
 from torch import nn
 
-from .task import CLIENTS, make_data, make_model, train_client
+from .task import make_data, make_model, train_client
 
 
-def run(name: str, rounds: int) -> tuple[list[float], nn.Module]:
-    xs, ys = make_data()
+def run(name: str, rounds: int, clients: int) -> tuple[list[float], nn.Module]:
+    xs, ys = make_data(clients)
     model = make_model(name)
     center = {key: value.clone() for key, value in model.state_dict().items()}
     ends = []
@@ -20,7 +20,7 @@ def run(name: str, rounds: int) -> tuple[list[float], nn.Module]:
             train_client(model, x, y)
             for key, value in model.state_dict().items():
                 total[key] += value
-        center = {key: value / CLIENTS for key, value in total.items()}
+        center = {key: value / clients for key, value in total.items()}
         ends.append(time.perf_counter())
     model.load_state_dict(center)
     return ends, model

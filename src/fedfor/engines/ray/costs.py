@@ -16,10 +16,20 @@ NEWS = 0.5
 HEAD = 0.75
 """The part of a worker's share that is its own. Whoever is done first takes of the rest."""
 
-WORTH_SPLITTING = 0.1
+WORTH_SPLITTING = 0.5
 """Seconds that a share must take for that: each slice takes some time of its own."""
 
 Costs = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Took:
+    """What the clients of a slice took on a worker, and the sizes that were known of them."""
+
+    worker: int
+    clients: Sequence[int]
+    sizes: Sequence[float]
+    seconds: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -59,23 +69,34 @@ class Ledger:
     def speed(self, worker: int) -> float:
         return self._speeds.get(worker, 1.0)
 
-    def learn(
-        self, worker: int, clients: Sequence[int], sizes: Sequence[float], seconds: Sequence[float]
-    ) -> None:
-        """What each client took on this worker."""
-        expected, took = self.expect(clients, sizes), sum(seconds)
-        if took <= 0:
+    def learn(self, slices: Sequence[Took]) -> None:
+        """What the clients of a round took."""
+        slices = [took for took in slices if sum(took.seconds) > 0]
+        if not slices:
             return
         if self._rate is not None:
-            speed = float(expected.sum()) / took
-            self._speeds[worker] = _mixed(self._speeds.get(worker), speed)
-        at_speed_1 = took * self.speed(worker)
-        self._rate = _mixed(self._rate, at_speed_1 / sum(sizes))
-        for client, second in zip(clients, seconds, strict=True):
-            mixed = _mixed(self._own.pop(client, None), second * self.speed(worker))
-            self._own[client] = mixed
+            self._learn_speeds(slices)
+        at_speed_1 = sum(sum(took.seconds) * self.speed(took.worker) for took in slices)
+        self._rate = _mixed(self._rate, at_speed_1 / sum(sum(took.sizes) for took in slices))
+        for took in slices:
+            for client, second in zip(took.clients, took.seconds, strict=True):
+                mixed = _mixed(self._own.pop(client, None), second * self.speed(took.worker))
+                self._own[client] = mixed
         while len(self._own) > REMEMBERED:
             self._own.popitem(last=False)
+
+    def _learn_speeds(self, slices: Sequence[Took]) -> None:
+        """Of workers beside each other: what all took longer or less is the clients' cost."""
+        expected, seconds = dict[int, float](), dict[int, float]()
+        for took in slices:
+            cost = float(self.expect(took.clients, took.sizes).sum())
+            expected[took.worker] = expected.get(took.worker, 0.0) + cost
+            seconds[took.worker] = seconds.get(took.worker, 0.0) + sum(took.seconds)
+        at_speed_1 = sum(second * self.speed(worker) for worker, second in seconds.items())
+        off = at_speed_1 / sum(expected.values())
+        for worker, second in seconds.items():
+            now = off * expected[worker] / second
+            self._speeds[worker] = _mixed(self._speeds.get(worker), now)
 
 
 def _mixed(before: float | None, now: float) -> float:

@@ -16,7 +16,7 @@ from ...protocol.states import StateFiles
 from ...tensors import Tensors
 from ..engine import Ahead, Exam, Job, Roster, Score, Summed
 from .cluster import imported
-from .costs import Costs, Ledger, Piece
+from .costs import Costs, Ledger, Piece, Took
 from .crew import Member
 from .dispatch import Answer
 from .merge import LostSumsError
@@ -214,21 +214,25 @@ class RoundJob:
 
     def learn(self) -> None:
         """What each client took, and who ran out of memory."""
-        for piece, answer in self.answers.items():
-            leaves = self.leaves[piece.first : piece.last]
-            clients, sizes, seconds = list[int](), list[float](), list[float]()
-            for leaf, took in zip(leaves, answer.report.seconds, strict=False):
-                whole = sum(self.sizes[k] for k in leaf)
-                clients += leaf
-                sizes += [self.sizes[k] for k in leaf]
-                seconds += [took * self.sizes[k] / whole for k in leaf]
-            self.engine.ledger.learn(answer.worker, clients, sizes, seconds)
+        self.engine.ledger.learn([self._took(p, answer) for p, answer in self.answers.items()])
+        for answer in self.answers.values():
             if answer.report.halvings:
                 self._halvings += answer.report.halvings
                 log.warning(
                     "worker %d ran out of memory: it trains %s clients at a time from now on",
                     answer.worker, answer.report.lanes,
                 )  # fmt: skip
+
+    def _took(self, piece: Piece, answer: Answer[Report]) -> Took:
+        """Clients that are trained together share the time by their sizes."""
+        clients, sizes, seconds = list[int](), list[float](), list[float]()
+        leaves = self.leaves[piece.first : piece.last]
+        for leaf, took in zip(leaves, answer.report.seconds, strict=False):
+            of_leaf = [self.sizes[k] for k in leaf]
+            clients += leaf
+            sizes += of_leaf
+            seconds += [took * size / sum(of_leaf) for size in of_leaf]
+        return Took(answer.worker, clients, sizes, seconds)
 
     def collect(self) -> None:
         """Fetch what clients keep, where it is not on disk, before it can be lost."""
