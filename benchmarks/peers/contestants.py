@@ -8,7 +8,7 @@ from torch import nn
 @dataclass(frozen=True)
 class Contestant:
     module: str
-    """Holds run(model, rounds, clients), which gives the clock at each round's end, and the model then."""
+    """Holds run(model, rounds, clients): the clock at each round's end, and the model then."""
     package: str
     options: dict[str, str | int] = field(default_factory=dict)
     workers: int = 1

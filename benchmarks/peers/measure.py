@@ -1,4 +1,6 @@
-"""One contestant in a process of its own: python -m benchmarks.peers.measure NAME MODEL ROUNDS CLIENTS FILE
+"""One contestant in a process of its own:
+
+    python -m benchmarks.peers.measure NAME MODEL ROUNDS CLIENTS FILE
 
 A process started by multiprocessing will not do: pfl only works in one called MainProcess.
 """

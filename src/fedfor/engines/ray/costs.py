@@ -17,7 +17,7 @@ HEAD = 0.75
 """The part of a worker's share that is its own. Whoever is done first takes of the rest."""
 
 WORTH_SPLITTING = 0.5
-"""Seconds that a share must take for that: each slice takes some time of its own."""
+"""Seconds that a share must take for that: each slice takes some milliseconds of its own."""
 
 Costs = NDArray[np.float64]
 
