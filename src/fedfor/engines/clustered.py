@@ -17,7 +17,8 @@ from .training import Training
 
 if TYPE_CHECKING:
     from ..data import Population
-    from .ray.engine import RayEngine, States
+    from .ray.engine import RayEngine
+    from .ray.keeping import States
     from .ray.pool import Pool
 
 Within = Literal["auto", "serial", "vector"]

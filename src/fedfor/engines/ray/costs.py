@@ -145,7 +145,9 @@ class _Line:
         """The border nearest to this share of all costs."""
         found = int(np.abs(self._costs - share * self._costs[-1]).argmin())
         start = int(self._starts[self._starts <= found][-1])
-        return min(self.leaves, start + round((found - start) / self.grain) * self.grain)
+        # Not past the job's end: the next border may be there, and borders must be in order.
+        end = int(min(self._starts[self._starts > found], default=self.leaves))
+        return min(end, start + round((found - start) / self.grain) * self.grain)
 
     def pieces(self, first: int, last: int, owner: int | None) -> list[Piece]:
         """One for each job that the leaves between two borders are of."""

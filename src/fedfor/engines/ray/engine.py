@@ -2,50 +2,30 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ...algorithms.sharing import stays_local
 from ...errors import FedforError
-from ...protocol import Kept, Message
+from ...protocol import Message
 from ...protocol.local import own_layers
-from ...protocol.states import StateFiles
 from ...tensors import Tensors
 from ..engine import Ahead, Exam, Job, Roster, Score, Summed
 from .cluster import imported
 from .costs import Costs, Ledger, Piece, Took
 from .crew import Member
 from .dispatch import Answer
-from .merge import LostSumsError
+from .keeping import Keeping, States, StatesOnDisk
 from .orders import Federation, Paper, Report, Round, Slice
-from .parcel import pack, unpack
+from .parcel import pack
 
 if TYPE_CHECKING:
     from .pool import Home, Pool
 
 log = logging.getLogger("fedfor")
-
-
-class States(Protocol):
-    """Where clients' state lies between rounds, as the driver sees it."""
-
-    def get(self, client: int) -> Kept | None: ...
-
-    def put(self, client: int, kept: Kept) -> None: ...
-
-
-@runtime_checkable
-class StatesOnDisk(States, Protocol):
-    """Those that workers may read and write for themselves."""
-
-    files: StateFiles
-
-    def latest(self, client: int) -> int: ...
-
-    def noted(self, client: int, round_: int, nbytes: int) -> None: ...
 
 
 class RayEngine:
@@ -158,7 +138,7 @@ class RoundJob:
         self.error: FedforError | None = None
         self._halvings = 0
         self._numbers: dict[tuple[int, Piece], int] = {}
-        self._kept: dict[Piece, Mapping[int, Kept]] = {}
+        self._keeping = Keeping(engine.states, roster.round)
 
     def result(self) -> Summed:
         if self.summed is None:
@@ -235,36 +215,12 @@ class RoundJob:
         return Took(answer.worker, clients, sizes, seconds)
 
     def collect(self) -> None:
-        """Fetch what clients keep, where it is not on disk, before it can be lost."""
-        if self.engine.states is None:
-            return
-        ray, lost = imported(), []
-        pieces = sorted(self.answers, key=lambda piece: piece.first)
-        for place, piece in enumerate(pieces):
-            if piece in self._kept:
-                continue
-            try:
-                kept = ray.get(self.answers[piece].references[1])
-            except ray.exceptions.RayError:
-                lost.append(place)
-            else:
-                self._kept[piece] = {} if kept is None else unpack(kept)
-        if lost:
-            raise LostSumsError(lost)
+        self._keeping.collect(self.answers)
 
     def commit(self) -> None:
-        """What clients keep stands now: their replies have been used."""
+        """The round stands: its sums have been used."""
         self.engine.tell(self._told())
-        states, t = self.engine.states, self.roster.round
-        if states is None:
-            return
-        for piece in sorted(self.answers, key=lambda piece: piece.first):
-            answer = self.answers[piece]
-            if isinstance(states, StatesOnDisk):
-                for client, nbytes in answer.report.kept:
-                    states.noted(client, t, nbytes)
-            for client, state in self._kept.get(piece, {}).items():
-                states.put(client, state)
+        self._keeping.commit(self.answers)
 
     def _told(self) -> dict[str, object]:
         """How busy each worker was with this run, and what went wrong on the way."""
