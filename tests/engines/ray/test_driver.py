@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ SETTINGS = {
     "population": '{kind="iid", clients=30, cohort=12}',
     "ray.within": "serial",
 }
+LISTENING, LOOPBACK = "0A", {"0100007F", "0000000000000000FFFF00000100007F"}
+"""As /proc/net writes it: 127.0.0.1, and the same in IPv6."""
 OF_CLUSTER = ("workers", "workers_lost", "slices_repeated")
 
 
@@ -96,6 +99,27 @@ def shared_memory() -> set[str]:
     return {name for name in names if "plasma" in name or "ray" in name}
 
 
+def assert_on_loopback(pids: list[int]) -> None:
+    """Nobody from outside can give a cluster of one's own any work."""
+    own = {link for pid in pids for link in links(pid)}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *more = line.split()
+            if state == LISTENING and f"socket:[{more[5]}]" in own:
+                found.append(local.partition(":")[0])
+    assert len(found) > 4
+    assert set(found) <= LOOPBACK, found
+
+
+def links(pid: int) -> list[str]:
+    found = []
+    for number in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            found.append(str(number.readlink()))
+    return found
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("how", ["to the end", "SIGINT", "SIGTERM", "SIGKILL"])
 def test_nothing_is_left_behind(place: Path, tmp_path: Path, how: str) -> None:
@@ -108,6 +132,7 @@ def test_nothing_is_left_behind(place: Path, tmp_path: Path, how: str) -> None:
         if how != "to the end":
             assert driver.poll() is None, driver.communicate()
             assert len(processes(place)) > 4  # so that what is looked for below can be found
+            assert_on_loopback(processes(place))
             driver.send_signal(getattr(signal, how))
         out, _ = driver.communicate(timeout=60)
     finally:

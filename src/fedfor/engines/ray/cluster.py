@@ -2,7 +2,11 @@
 
 import logging
 import os
+import re
+import socket
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...errors import ConfigError, in_short
@@ -14,6 +18,9 @@ log = logging.getLogger("fedfor")
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 SOON_GONE = {"gcs_rpc_server_reconnect_timeout_s": 15}
 """How long Ray's helpers seek a cluster of our own, of which all else dies with us."""
+
+SOON = 10.0
+"""Seconds for somebody to answer at the address of a cluster. Ray itself tries for minutes."""
 
 MISSING = "engine = 'ray' needs Ray, which is not installed: pip install 'fedfor[ray]'"
 
@@ -39,18 +46,23 @@ class Cluster:
             if self.address:
                 self._connect(ray, self.address)
             else:
-                self._temporary = Temporary()
-                ray.init(
-                    address="local",
-                    num_cpus=self._workers,
-                    include_dashboard=False,
-                    _temp_dir=str(self._temporary.path),
-                    _system_config=SOON_GONE,
-                    **QUIET,
-                )
+                self._start(ray)
+
+    def _start(self, ray: Any) -> None:
+        self._temporary = Temporary()
+        with _on_loopback():
+            ray.init(
+                address="local",
+                num_cpus=self._workers,
+                include_dashboard=False,
+                _temp_dir=str(self._temporary.path),
+                _system_config=SOON_GONE,
+                **QUIET,
+            )
 
     def _connect(self, ray: Any, address: str) -> None:
         try:
+            require_somebody(address)
             ray.init(address=address, **QUIET)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             self._ours = False
@@ -66,6 +78,28 @@ class Cluster:
         if self._temporary is not None:
             self._temporary.close()
             self._temporary = None
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """A cluster that is started here listens on 127.0.0.1: nobody from outside may give it work.
+
+    Ray does so by itself on macOS and Windows, and has no setting for it elsewhere.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def require_somebody(address: str) -> None:
+    """An OSError, soon, where nobody listens at an address that names a host and a port."""
+    if found := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d{1,5})", address):
+        socket.create_connection((found[1], int(found[2])), timeout=SOON).close()
 
 
 def imported() -> Any:

@@ -135,16 +135,17 @@ class Crew:
 
     def close(self) -> None:
         """Send everyone home."""
-        ray = imported()
-        for member in [*self.members.values(), *self._starting.values()]:
-            if ray.is_initialized():
-                ray.kill(member.actor)
-        self.members.clear()
-        self._starting.clear()
-        if self._seen is not None:
-            self._seen.unlink(missing_ok=True)
-            self._seen = None
-        self._cluster.close()
+        with suppress(KeyboardInterrupt):  # a second one: all of it ends with this process anyway
+            ray = imported()
+            for member in [*self.members.values(), *self._starting.values()]:
+                if ray.is_initialized():
+                    ray.kill(member.actor)
+            self.members.clear()
+            self._starting.clear()
+            if self._seen is not None:
+                self._seen.unlink(missing_ok=True)
+                self._seen = None
+            self._cluster.close()
 
 
 def reason(error: Exception) -> str:
