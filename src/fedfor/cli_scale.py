@@ -171,4 +171,6 @@ def _workers(engine: str, text: str | None, room: int) -> tuple[int, ...]:
         return _rising("--workers", text)
     if not is_ray(engine):
         return ()
+    if not room:
+        raise ConfigError(f"the cluster at {engine} has no CPU for a worker")
     return tuple(sorted({*(2**power for power in range(room.bit_length())), room}))

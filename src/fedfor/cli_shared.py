@@ -66,7 +66,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
     numbers = [_whole_number(part) for part in text.split(",") if part]
     if not numbers or None in numbers:
         raise FedforError(
-            f"{option} {text}: write whole numbers above 0, with commas between: 10,100"
+            f"{option} {text}: write whole numbers from 1 to 1e18, with commas between: 10,100"
         )
     return [number for number in numbers if number is not None]
 

@@ -26,7 +26,7 @@ def called_before(population: int, cohort: int, rounds: int) -> float:
     1 - (1 - m/N)^t, without losing digits where m/N is tiny: cohorts are drawn alike and anew.
     """
     if cohort >= population:
-        return 1.0
+        return float(rounds > 0)
     return -math.expm1(rounds * math.log1p(-cohort / population))
 
 

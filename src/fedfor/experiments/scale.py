@@ -78,8 +78,10 @@ def _begun(path: Path, plan: Plan, made: Made) -> ScaleResults:
 
 def described(plan: Plan, case: Case) -> str:
     """In a few words: what is not as in the base case."""
-    axes = case.differs(plan.base)
-    words = [f"{axis} {getattr(case, axis)}" for axis in axes]
+    values = [(axis, getattr(case, axis)) for axis in case.differs(plan.base)]
+    words = [
+        f"{axis} {value:,}" if axis != "model" else f"{axis} {value}" for axis, value in values
+    ]
     return ", ".join(words) or "the base case"
 
 

@@ -37,6 +37,7 @@ def deployment_markdown(results: ScaleResults, given: Given | None = None, level
     given = Given() if given is None else given
     model, costs = _largest(results)
     parts = [
+        _in_short(costs, given),
         _of_a_client(costs),
         _of_a_round(costs, given),
         _server(costs, given),
@@ -92,6 +93,30 @@ def _simulated(results: ScaleResults) -> list[str]:
     ]
 
 
+def _in_short(costs: Iterable[Cost], given: Given) -> Part:
+    cohort, workers = given.cohorts[-1], given.workers[len(given.workers) // 2]
+    return Part(
+        "In short",
+        f"A round of {whole(cohort)} clients, whatever the population; and what all clients "
+        f"together keep. Time: both ways at {given.link / 1e9:g} Gbit/s, then summing on {workers} "
+        "workers. The tables below say how each number came about.",
+        ("", "down", "up", "time", "server", *(f"state, {whole(n)}" for n in given.populations)),
+        [
+            [
+                c.method,
+                *_traffic(c, cohort, given)[:2],
+                lasting(
+                    seconds_on_link((c.down + c.up) * cohort, given)
+                    + seconds_to_aggregate(c, cohort, workers)
+                ),
+                sized(server_memory(c, cohort)),
+                *(sized(c.kept * n) for n in given.populations),
+            ]
+            for c in costs
+        ],
+    )
+
+
 def _of_a_client(costs: Iterable[Cost]) -> Part:
     return Part(
         "Counted: bytes of a client",
@@ -124,9 +149,12 @@ def _traffic(cost: Cost, cohort: int, given: Given) -> list[str]:
 def _server(costs: Iterable[Cost], given: Given) -> Part:
     return Part(
         "Derived: memory of the server",
-        "Between rounds: counted, the model, the method's own state and the model before. In a "
-        "round, beside it: a reply, and the partial sums, as many as the tree of sums holds at "
-        "once at most when replies come one by one. None of it depends on the population.",
+        "Between rounds: counted, the model, the method's own state and the model before. A "
+        "partial sum: counted, in 8 bytes a number, of what replies hold and of their moves, which "
+        "tell how clients agree. In a round, beside what is there between rounds: a reply, three "
+        "or four rows as long as the model to take moves from, and as many partial sums as the "
+        "tree of sums has at once at most when replies come one by one, 10 of 1,000. None of it "
+        "depends on the population.",
         ("", "between rounds", "a partial sum", *(f"a round of {whole(m)}" for m in given.cohorts)),
         [
             [

@@ -31,19 +31,20 @@ def mebibytes(value: int | None) -> str:
 
 
 def sized(value: float | None) -> str:
-    """Bytes in a unit of their own."""
+    """Bytes in a unit of their own; below a KiB, all of them."""
     if value is None:
         return MISSING
     name, divisor = unit(value)
-    return f"{short(value / divisor)} {name}"
+    return f"{value:,.0f} B" if divisor == 1 else f"{short(value / divisor)} {name}"
 
 
 def lasting(seconds: float | None) -> str:
     """A time in a unit of its own."""
     if seconds is None:
         return MISSING
+    rounded = float(f"{seconds:.2e}")  # before the unit is chosen: 0.9999 s is 1.00 s
     for size, name in ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")):
-        if seconds >= size:
+        if rounded >= size:
             return f"{short(seconds / size)} {name}"
     return f"{short(seconds * 1e6)} us"
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.console import JustifyMethod
 from rich.table import Table
+from rich.text import Text
 
+from ..experiments.scale import described
 from ..experiments.scale_plan import Case
 from ..experiments.scale_results import Made, Measured, ScaleResults
 from .quantities import MISSING, mebibytes, per_cent, short, sized, whole
@@ -14,7 +16,7 @@ WORDS = ("", "model")
 """Columns that are not numbers."""
 OF_WORKERS = ("workers", "speed-up", "busy", "worker MiB")
 """Columns that an engine of one process has nothing to put in."""
-FAILED = "failed"
+FAILED, NOTHING = "failed", "Nothing is measured yet."
 
 
 def scale_rows(results: ScaleResults) -> tuple[list[str], list[list[str]]]:
@@ -56,13 +58,15 @@ def scale_table(results: ScaleResults) -> Table:
         side: JustifyMethod = "left" if title in WORDS else "right"
         table.add_column(title, justify=side, no_wrap=" " not in title)
     for row in rows:
-        table.add_row(*row)
-    table.caption = "\n".join(scale_notes(results))
+        table.add_row(*map(Text, row))  # a name in brackets is no markup
+    table.caption = Text("\n".join(scale_notes(results)))
     return table
 
 
 def scale_markdown(results: ScaleResults) -> str:
-    return "\n".join([markdown_table(*scale_rows(results)), "", *scale_notes(results)]) + "\n"
+    titles, rows = scale_rows(results)
+    table = markdown_table(titles, rows) if rows else NOTHING
+    return "\n".join([table, "", *scale_notes(results)]) + "\n"
 
 
 def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -91,9 +95,7 @@ def scale_notes(results: ScaleResults) -> list[str]:
     ]
     for one in results.cases:
         if one.problem is not None:
-            values = [str(getattr(one.case, axis)) for axis in one.case.differs(plan.base)]
-            where = " ".join([_varied(one.case, results), *values])
-            notes.append(f"Failed, {where}: {one.problem}.")
+            notes.append(f"Failed, {described(plan, one.case)}: {one.problem}.")
     for model, problem in results.problems.items():
         notes.append(f"Failed, what methods send, keep and sum of {model}: {problem}.")
     return notes

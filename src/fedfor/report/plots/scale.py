@@ -1,23 +1,29 @@
 """Time and memory of a round against population, cohort, workers and model size."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...experiments.scale_results import Measured, ScaleResults
 from ..palette import COLOURS
-from ..quantities import short, whole
+from ..quantities import whole
 from .lines import write_plainly
 from .style import FAINT, PAGE, SMALL, styled
-from .text import plain
+from .text import fitted, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 HEIGHT = 4.6
+NAME = 1.2
+"""Inches that a model's name may take beside its point."""
+ABOVE: dict[str, Any] = {"xytext": (-4, 3), "ha": "right", "va": "bottom"}
+BELOW: dict[str, Any] = {"xytext": (4, -3), "ha": "left", "va": "top"}
 TIME, MEMORY = COLOURS[0], COLOURS[4]
 SECONDS = "seconds a round"
+NO_AXIS = "not an axis of this engine"
 LINE: dict[str, Any] = {"marker": "o", "ms": 3.6, "capsize": 2.0, "elinewidth": 0.8}
 
 
@@ -35,12 +41,12 @@ def draw_scale(results: ScaleResults) -> "Figure":
         FigureCanvasAgg(figure)
         panels = zip(figure.subplots(2, 2).flatten().tolist(), PANELS.items(), strict=True)
         for axes, (axis, draw) in panels:
-            along = results.along(axis)
-            axes.set_title(_title(results, axis))
-            if along:
+            if along := results.along(axis):
+                axes.set_title(_title(results, axis))
                 draw(axes, results, along)
             else:
-                _nothing(axes, axis)
+                what = "not measured" if getattr(results.plan.base, axis) else NO_AXIS
+                _nothing(axes, f"{axis}: {what}")
         return figure
 
 
@@ -57,17 +63,17 @@ def _title(results: ScaleResults, axis: str) -> str:
     return ", ".join(same)
 
 
-def _nothing(axes: "Axes", axis: str) -> None:
-    words = "not an axis of this engine" if axis == "workers" else "nothing was measured"
+def _nothing(axes: "Axes", why: str) -> None:
+    axes.clear()
     axes.set_axis_off()
-    axes.text(0.5, 0.5, f"{axis}: {words}", ha="center", va="center", transform=axes.transAxes)
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes)
 
 
 def _population(axes: "Axes", results: ScaleResults, along: Sequence[Measured]) -> None:
     _times(axes, [one.case.population for one in along], along)
     axes.set_xscale("log")
     _ticks(axes, [one.case.population for one in along])
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max(max(one.seconds) for one in along))
     axes.set_xlabel("clients in the population")
     axes.set_ylabel(SECONDS)
 
@@ -93,15 +99,12 @@ def _workers(axes: "Axes", results: ScaleResults, along: Sequence[Measured]) -> 
     sped = [(one.case.workers, results.speed_up(one)) for one in along]
     told = [(n, up) for n, up in sped if n is not None and up is not None]
     if not told:
-        axes.clear()
-        _nothing(axes, "speed-up over one worker")
+        _nothing(axes, "no speed-up: one worker was not measured")
         return
-    most = max(n for n, _ in told)
-    axes.plot([1, most], [1, most], color=FAINT, ls="--", label="ideal")
+    counts = [n for n, _ in told]
+    axes.plot(counts, counts, color=FAINT, ls="--", label="ideal")
     axes.plot(*zip(*told, strict=True), color=TIME, marker="o", ms=3.6, label="measured")
-    _ticks(axes, [n for n, _ in told])
-    axes.set_xlim(0.9, most + 0.1)
-    axes.set_ylim(0, 1.05 * max(most, *(up for _, up in told)))
+    _both_log(axes, counts)
     axes.set_xlabel("workers")
     axes.set_ylabel("speed-up over one worker")
     axes.legend(loc="upper left")
@@ -110,14 +113,14 @@ def _workers(axes: "Axes", results: ScaleResults, along: Sequence[Measured]) -> 
 def _model(axes: "Axes", results: ScaleResults, along: Sequence[Measured]) -> None:
     at = [one.parameters for one in along]
     _times(axes, at, along)
-    _both_log(axes, None)
-    axes.margins(x=0.18, y=0.15)
+    _both_log(axes, _powers(at))
+    axes.margins(x=0.2, y=0.15)
     for x, one in zip(at, along, strict=True):
         assert one.a_round is not None
-        axes.annotate(
-            plain(one.case.model), (x, one.a_round), (0, 6), textcoords="offset points",
-            ha="center", fontsize=SMALL,
-        )  # fmt: skip
+        # Above the line where it ends, below it where it begins: both are inside.
+        where = ABOVE if 2 * math.log(x) >= math.log(min(at)) + math.log(max(at)) else BELOW
+        name = fitted(one.case.model, NAME, SMALL, most=1)
+        axes.annotate(name, (x, one.a_round), textcoords="offset points", fontsize=SMALL, **where)
     axes.set_xlabel("parameters of the model")
     axes.set_ylabel(SECONDS)
 
@@ -129,19 +132,21 @@ def _times(axes: "Axes", at: Sequence[float], along: Sequence[Measured]) -> None
     axes.errorbar(at, middle, [below, above], color=TIME, **LINE)
 
 
-def _both_log(axes: "Axes", at: Sequence[int] | None) -> None:
+def _both_log(axes: "Axes", ticks: Sequence[int]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     write_plainly(axes.yaxis)
-    if at is None:
-        write_plainly(axes.xaxis)
-        axes.xaxis.set_major_formatter(lambda value, _: short(value))
-    else:
-        _ticks(axes, at)
+    _ticks(axes, ticks)
+
+
+def _powers(values: Sequence[int]) -> Sequence[int]:
+    """Those of ten among which these are; the values themselves, where that is only one."""
+    found = [10**n for n in range(20) if min(values) <= 10**n <= max(values)]
+    return found if len(found) > 1 else sorted({min(values), max(values)})
 
 
 def _ticks(axes: "Axes", values: Sequence[int]) -> None:
-    """At what was measured, and nowhere else."""
+    """There, and nowhere else: most often where something was measured."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     axes.xaxis.set_major_locator(FixedLocator(list(values)))
