@@ -54,8 +54,8 @@ Workers = Annotated[
         "--workers",
         "-w",
         min=1,
-        help="Processes at a time, with any engine but ray for a comparison alone. Default: one "
-        "for each core, or whatever the Ray cluster has.",
+        help="Processes at a time, of a comparison or of the engine ray. Default: one for each "
+        "core, or all that the Ray cluster has room for.",
     ),
 ]
 
