@@ -54,6 +54,13 @@ def stopping(outputs: Tensor, targets: Tensor, *, flag: Path) -> Tensor:
     return nn.functional.cross_entropy(outputs, targets)
 
 
+def failing(outputs: Tensor, targets: Tensor, *, flag: Path) -> Tensor:
+    """The training of one client goes wrong. The worker is none the worse for it."""
+    if is_worker() and befallen(flag):
+        raise RuntimeError("it was to be")
+    return nn.functional.cross_entropy(outputs, targets)
+
+
 class Hungry(nn.Module):
     """Finds no memory, as a worker, for more than two clients at once."""
 

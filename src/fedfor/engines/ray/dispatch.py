@@ -23,6 +23,9 @@ SLOW = 1.5, 0.5
 
 TICK = 0.1
 
+SILENT = 30.0
+"""Seconds in which whoever is there says so."""
+
 OUT_OF_MEMORY = "low on memory", "OutOfMemory"
 """How Ray tells that it has ended what took too much; where the system does, a second loss of the
 same slice tells."""
@@ -71,7 +74,8 @@ class Dispatch:
         ray = imported()
         for member in self.crew.idle():
             try:
-                ray.get(member.actor.here.options(concurrency_group="control").remote())
+                here = member.actor.here.options(concurrency_group="control").remote()
+                ray.get(here, timeout=SILENT)
             except ray.exceptions.RayError as error:
                 self._lost(member, error, "a part of adding up", 0)
         if not self.crew.members and (awaited := self.crew.awaited):

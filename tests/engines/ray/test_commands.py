@@ -1,0 +1,98 @@
+"""The command line, on a cluster and where there is none."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from fedfor.engines.ray.cluster import SOON, require_somebody
+from fedfor.experiments.folder import RunFolder
+
+from ...conftest import Cli
+from .conftest import Nodes, wait_for
+
+ALGORITHMS = ("fedavg", "fedfor", "scaffold")
+SETTINGS = (
+    "--set=rounds=4",
+    "--set=model.name=linear",
+    '--set=population={kind="iid", clients=12, cohort=5}',
+    "--set=ray.within=serial",
+)
+
+
+def summaries(folder: Path) -> dict[str, dict[str, Any]]:
+    """Of each run what came of it, but for how long it took."""
+    found = {}
+    for path in folder.glob("runs/*/*/summary.json"):
+        told = json.loads(path.read_text())
+        assert told.pop("seconds") > 0
+        found[path.parent.relative_to(folder).as_posix()] = told
+    return found
+
+
+def test_a_comparison_has_the_numbers_of_serial(nodes: Nodes, fedfor: Cli, tmp_path: Path) -> None:
+    """All of them, and the models that they are of."""
+    tables = []
+    for where, engine, workers in (("here", "serial", 1), ("there", nodes.address, 2)):
+        out = tmp_path / where
+        named = [f"--algorithm={name}" for name in ALGORITHMS]
+        chosen = [f"--engine={engine}", "--seeds=1", f"--workers={workers}", f"--out={out}"]
+        code, _, told = fedfor("compare", "prior-shift", *named, *SETTINGS, *chosen)
+        assert code == 0, told
+        tables.append(summaries(out))
+    assert sorted(tables[0]) == [f"runs/{name}/seed-0" for name in sorted(ALGORITHMS)]
+    assert tables[1] == tables[0]
+    for record in RunFolder(tmp_path / "there/runs/fedfor/seed-0").records():
+        assert sum(worker["clients"] for worker in record["workers"]) == 5
+        assert all(0 <= worker["busy"] <= 1 for worker in record["workers"])
+        assert any(worker["busy"] > 0 for worker in record["workers"])
+    wait_for(lambda: not nodes.actors())
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nobody listens, and nobody can begin to."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("how", ["ray://", ""])
+def test_an_address_where_nobody_is_gives_a_sentence(
+    nobody: str, how: str, fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: Ray would try for half a minute, or for minutes."""
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray is asked, and does not give up"))
+    address = how + nobody
+    out = tmp_path / "run"
+    code, _, told = fedfor("run", "prior-shift", *SETTINGS, f"--engine={address}", f"--out={out}")
+    said = " ".join(told.split())
+    assert code == 2
+    assert f"there is no Ray cluster at {address} (" in said
+    assert "start one with 'ray start --head'" in said
+    assert "Traceback" not in said
+    assert not ray.is_initialized()
+
+
+def test_somebody_who_does_not_answer_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def silent(where: tuple[str, int], timeout: float) -> None:
+        asked.append((where, timeout))
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    for address in ("ray://head.example:10001", "10.0.0.7:6379", "[fe80::1]:6379"):
+        with pytest.raises(TimeoutError):
+            require_somebody(address)
+    named = [("head.example", 10001), ("10.0.0.7", 6379), ("fe80::1", 6379)]
+    assert asked == [(where, SOON) for where in named]
+    for name in ("auto", "local", "anyscale://mine"):  # which RAY_ADDRESS may say: Ray knows where
+        require_somebody(name)
+    assert len(asked) == 3
