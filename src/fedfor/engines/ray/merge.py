@@ -11,7 +11,7 @@ from .cluster import imported
 from .crew import Crew
 from .parcel import unpack
 
-FAN_IN = 4
+FAN_IN = 8
 """Slices whose sums one worker adds up."""
 
 LONGEST = 600.0
