@@ -24,7 +24,7 @@ def scale(
     ] = "1e3,1e5,1e7,1e10",
     cohorts: Annotated[
         str, typer.Option(help="Clients called a round, with commas.")
-    ] = "10,100,1000,10000",
+    ] = "10,100,1000,3000,10000",
     workers: Annotated[
         str | None,
         typer.Option(help="Of the engine ray, with commas. Default: 1, 2, 4, ... to all CPUs."),
