@@ -59,6 +59,8 @@ def test_slices_and_order_of_arrival_change_nothing(
     middle = draw.randint(0, len(parts))
     parts = folded(pair, parts[:middle]) + folded(pair, parts[middle:])
     assert whole(parts) == expected
+    (one,) = folded(pair, parts, whole=True)
+    assert whole([one]) == expected
 
 
 def test_leaves_in_order_leave_one_node_a_level() -> None:

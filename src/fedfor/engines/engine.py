@@ -89,6 +89,7 @@ class Summed:
     """What came of all clients of a round, added up by those who have trained them."""
 
     nodes: list[Node[Partial]]
+    """To be read only: they may lie in memory that is shared."""
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,13 @@ class Tree(Generic[T]):
         return total
 
 
-def folded(add: Callable[[T, T], T], nodes: Iterable[Node[T]]) -> list[Node[T]]:
-    """Parts of a sum, as far as they can be added up among themselves."""
+def folded(
+    add: Callable[[T, T], T], nodes: Iterable[Node[T]], whole: bool = False
+) -> list[Node[T]]:
+    """Parts of a sum, as far as they can be added up among themselves; if they are the `whole` of
+    it, all to one, which is the root of any tree that it is put into."""
     tree = Tree(add)
     for node in nodes:
         tree.put(node)
-    return tree.nodes()
+    root = tree.root() if whole else None
+    return tree.nodes() if root is None else [Node(0, 0, root)]

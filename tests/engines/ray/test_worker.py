@@ -60,8 +60,9 @@ def test_slices_folded_in_any_groups_have_the_bits_of_the_whole(worker: Worker, 
         draw.shuffle(parts)
         while len(parts) > 1:
             count = draw.randint(1, min(4, len(parts)))
-            parts = [*parts[count:], worker.fold(*parts[:count])]
-        driver.finish(unpack(parts[0]))
+            parts = [*parts[count:], worker.fold(False, *parts[:count])]
+        (one,) = unpack(worker.fold(True, *parts))
+        driver.finish([one])
         assert_same_model(driver, whole)
 
 
@@ -88,7 +89,7 @@ def test_adding_up_leaves_alone_what_it_was_sent(worker: Worker) -> None:
     assert one is not None
     assert two is not None
     before = [{n: t.clone() for n, t in sums_of(parcel).items()} for parcel in (one, two)]
-    worker.fold(one, two)
+    worker.fold(True, one, two)
     for parcel, sums in zip((one, two), before, strict=True):
         assert all(torch.equal(t, sums[name]) for name, t in sums_of(parcel).items())
     assert unpack(one)[0].value.clients == 1

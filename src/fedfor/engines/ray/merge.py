@@ -1,7 +1,6 @@
 """Adding up the sums of slices, in a tree over the workers that have made them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...protocol import Partial
@@ -27,25 +26,24 @@ class LostSumsError(Exception):
 
 
 def merged(crew: Crew, sums: Sequence[Any]) -> Summed:
-    """What all slices come to. What passes through the driver does not depend on their number."""
+    """What all slices come to: the driver gets one sum, however many there are."""
     ray = imported()
-    parts = list(sums)
+    parts, whole = list(sums), False
     try:
-        while len(parts) > 1:
+        while not whole:
+            whole = len(parts) <= FAN_IN
             groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
             adders = crew.idle()
             if not adders:
                 raise LostSumsError(_lost(sums))
             parts = [
-                group[0]
-                if len(group) == 1
-                else adders[place % len(adders)].actor.fold.remote(*group)
+                adders[place % len(adders)].actor.fold.remote(whole, *group)
                 for place, group in enumerate(groups)
             ]
         nodes: list[Node[Partial]] = unpack(ray.get(parts[0], timeout=LONGEST))
     except ray.exceptions.RayError as error:
         raise LostSumsError(_lost(sums)) from error
-    return Summed([replace(node, value=node.value.copied()) for node in nodes])
+    return Summed(nodes)
 
 
 def _lost(sums: Sequence[Any]) -> list[int]:
