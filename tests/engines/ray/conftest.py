@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,13 @@ from typing import Any
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+from ray._private import ray_constants  # noqa: E402
+
+# All that is started here listens on 127.0.0.1, and whoever seeks it does so there.
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+os.environ[LOOPBACK] = "0"
+ray_constants.ENABLE_RAY_CLUSTER = False
 
 SOON: dict[str, Any] = {
     "health_check_initial_delay_ms": 0,
@@ -44,10 +52,12 @@ class Nodes:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         self.folder = tempfile.mkdtemp(prefix="fed")  # short: paths of sockets are in it
         os.environ["RAY_TMPDIR"] = self.folder
-        head = {"num_cpus": 0, "include_dashboard": False}
+        self.client_port = free_port()
+        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": SOON}
+        ports = {"ray_client_server_port": self.client_port}
         self.cluster = Cluster(
             initialize_head=True,
-            head_node_args={**head, "object_store_memory": STORE, "_system_config": SOON},
+            head_node_args={**head, **ports, "object_store_memory": STORE},
         )
         self.address: str = self.cluster.address
 
@@ -69,6 +79,11 @@ class Nodes:
         self.cluster.shutdown()
         shutil.rmtree(self.folder, ignore_errors=True)
         del os.environ["RAY_TMPDIR"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def processes(place: Path) -> list[int]:

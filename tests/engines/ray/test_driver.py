@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ...conftest import Cli
-from .conftest import Nodes, processes, wait_for
+from .conftest import LOOPBACK, Nodes, processes, wait_for
 
 SETTINGS = {
     "algorithm.name": "scaffold",
@@ -22,7 +22,7 @@ SETTINGS = {
     "population": '{kind="iid", clients=30, cohort=12}',
     "ray.within": "serial",
 }
-LISTENING, LOOPBACK = "0A", {"0100007F", "0000000000000000FFFF00000100007F"}
+LISTENING, OF_LOOPBACK = "0A", {"0100007F", "0000000000000000FFFF00000100007F"}
 """As /proc/net writes it: 127.0.0.1, and the same in IPv6."""
 OF_CLUSTER = ("workers", "workers_lost", "slices_repeated")
 
@@ -85,11 +85,25 @@ def test_a_driver_that_is_killed_goes_on_with_fewer_nodes_and_on_another_cluster
     wait_for(lambda: not nodes.actors())
 
 
+def test_a_driver_from_outside_the_cluster(nodes: Nodes, tmp_path: Path, fedfor: Cli) -> None:
+    code, _, told = fedfor(*command(tmp_path / "whole", "serial", 4))
+    assert code == 0, told
+    address = f"ray://127.0.0.1:{nodes.client_port}"
+    driver = start(command(tmp_path / "run", address, 4, "--workers=2"), tmp_path)
+    out, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 0, out
+    assert records(tmp_path / "run") == records(tmp_path / "whole")
+    ours, whole = (path / "model.safetensors" for path in (tmp_path / "run", tmp_path / "whole"))
+    assert ours.read_bytes() == whole.read_bytes()
+    wait_for(lambda: not nodes.actors())
+
+
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where the files of a cluster of one's own are, and nobody else's."""
     path = Path(tempfile.mkdtemp(prefix="fed", dir="/tmp"))
     monkeypatch.setenv("RAY_TMPDIR", str(path))
+    monkeypatch.delenv(LOOPBACK)  # as it is elsewhere
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
@@ -109,7 +123,7 @@ def assert_on_loopback(pids: list[int]) -> None:
             if state == LISTENING and f"socket:[{more[5]}]" in own:
                 found.append(local.partition(":")[0])
     assert len(found) > 4
-    assert set(found) <= LOOPBACK, found
+    assert set(found) <= OF_LOOPBACK, found
 
 
 def links(pid: int) -> list[str]:
