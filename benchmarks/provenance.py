@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import torch
 def provenance(module: str) -> dict[str, str | None]:
     """Command, commit, device, versions and date. $COMMIT says the commit of a copy without git."""
     return {
-        "command": " ".join(["python -m", module, *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
         "commit": os.environ.get("COMMIT") or _commit(),
         "date": time.strftime("%Y-%m-%d"),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",

@@ -101,6 +101,28 @@ def table(results: dict[str, dict[str, Turn]], reference: str, names: Sequence[s
     return shown
 
 
+def markdown(written: Turn) -> str:
+    """What a file of results has, for a page: ratios, and below them what they are of."""
+    results = written["seconds_a_round"]
+    names = list(next(iter(results.values())))
+    lines = ["| | " + " | ".join(results) + " |", "|---|" + "---:|" * len(results)]
+    for name in names:
+        ratios = [of_model[name].get("ratio") for of_model in results.values()]
+        cells = ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    seconds = [f"{of_model[names[0]]['best']:.2f}" for of_model in results.values()]
+    peers = ("torch", "ray", "flwr")
+    of = [f"{name} {written['versions'][name]}" for name in peers if written["versions"][name]]
+    task = written["task"]
+    lines += [
+        "",
+        f"Seconds a round, the best of each, as multiples of {names[0]} ({', '.join(seconds)} s); "
+        f"{task['clients']} clients of {task['samples_per_client']} samples. {written['cores']} "
+        f"cores, {', '.join(of)}, commit {written['commit']}, {written['date']}.",
+    ]
+    return "\n".join(lines)
+
+
 def installed(package: str) -> str | None:
     try:
         return version(package)
@@ -119,7 +141,11 @@ def main() -> None:
         help="contestants; the first is what others are compared with (default: all)",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, default=ROOT / "results/peers-cpu.json")
+    parser.add_argument("--show", type=Path, help="measure nothing: print what a file has")
     chosen = parser.parse_args()
+    if chosen.show is not None:
+        print(markdown(json.loads(chosen.show.read_text())))
+        return
 
     console = Console()
     turns: dict[tuple[str, str], list[Turn]] = {}
