@@ -104,10 +104,6 @@ class Actor:
     def here(self) -> "Actor":
         return self
 
-    def options(self, concurrency_group: str) -> "Actor":
-        assert concurrency_group == "control"  # where it is not busy training
-        return self
-
     def remote(self) -> Reference:
         return Reference(self.ray.now + self.silent, None)
 

@@ -98,6 +98,21 @@ def test_a_driver_from_outside_the_cluster(nodes: Nodes, tmp_path: Path, fedfor:
     wait_for(lambda: not nodes.actors())
 
 
+def test_a_worker_stands_still_for_a_driver_from_outside(nodes: Nodes, tmp_path: Path) -> None:
+    """Not all that Ray's own drivers can ask of a worker can be asked from there."""
+    words = ["-m", "tests.engines.ray.outside", f"ray://127.0.0.1:{nodes.client_port}"]
+    done = subprocess.run(
+        [sys.executable, *words, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 1
+    wait_for(lambda: not nodes.actors())
+
+
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where the files of a cluster of one's own are, and nobody else's."""
@@ -155,7 +170,7 @@ def test_nothing_is_left_behind(place: Path, tmp_path: Path, how: str) -> None:
     assert "Traceback" not in out
     if how == "SIGINT":
         assert f"fedfor resume {folder}" in out.replace("\n", "")
-    wait_for(lambda: not processes(place))
+    wait_for(lambda: not processes(place), 150)
     assert shared_memory() <= before
     if how == "SIGKILL":  # which leaves no time to tidy up: the next one does
         assert list(place.iterdir())

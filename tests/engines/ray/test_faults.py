@@ -53,9 +53,9 @@ def simulation(name: str, store: Store, loss: Loss, how: Clustered | None) -> Si
 
 @contextmanager
 def on_cluster(
-    nodes: Nodes, loss: Loss, name: str = "scaffold", store: Store | None = None, workers: int = 3
+    address: str, loss: Loss, name: str = "scaffold", store: Store | None = None, workers: int = 3
 ) -> Iterator[Simulation]:
-    how = Clustered(nodes.address, workers, "serial")
+    how = Clustered(address, workers, "serial")
     run = simulation(name, MemoryStore() if store is None else store, loss, how)
     try:
         yield run
@@ -87,7 +87,7 @@ def test_a_worker_that_is_killed(
 ) -> None:
     store = DiskStore(tmp_path / "states") if on_disk else None
     loss = functools.partial(killing, flag=tmp_path / "killed")
-    with on_cluster(nodes, loss, store=store) as run:
+    with on_cluster(nodes.address, loss, store=store) as run:
         records = [run.round() for _ in range(ROUNDS)]
         assert_undisturbed(run, records)
     assert [r.get("workers_lost") for r in records] == [1, None, None]
@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed(
 
 def test_a_slice_that_ends_whoever_takes_it(nodes: Nodes, tmp_path: Path) -> None:
     loss = functools.partial(killing, flag=tmp_path / "killed", times=100)
-    with on_cluster(nodes, loss, "fedfor", workers=1) as run:
+    with on_cluster(nodes.address, loss, "fedfor", workers=1) as run:
         with pytest.raises(FedforError, match=r"as 3 workers before: .* lower lanes or") as told:
             run.round()
         assert "\n" not in str(told.value)
@@ -113,7 +113,10 @@ def test_a_node_that_is_lost(
     # Or another might do the slice, and the run be over, before the node is missed.
     monkeypatch.setattr(dispatch, "SLOW", (1.0, 1e9))
     flag = tmp_path / "halted"
-    with on_cluster(nodes, functools.partial(halting, flag=flag)) as run, losing(nodes, flag):
+    with (
+        on_cluster(nodes.address, functools.partial(halting, flag=flag)) as run,
+        losing(nodes, flag),
+    ):
         flag.with_suffix(".spared").write_text(node_of_driver(run))
         records = [run.round() for _ in range(ROUNDS)]
         assert_undisturbed(run, records)
@@ -160,7 +163,7 @@ def test_sums_that_went_with_their_node(
 
     monkeypatch.setattr(pool_module, "merged", merged_too_late)
     try:
-        with on_cluster(nodes, nn.functional.cross_entropy) as run:
+        with on_cluster(nodes.address, nn.functional.cross_entropy) as run:
             spared.append(node_of_driver(run))
             records = [run.round() for _ in range(ROUNDS)]
             assert_undisturbed(run, records)
@@ -175,7 +178,7 @@ def test_a_worker_that_stands_still(
     """Its slice is given to another, which is not waited for longer than it should take."""
     caplog.set_level(logging.INFO)
     flag = tmp_path / "stopped"
-    with on_cluster(nodes, functools.partial(stopping, flag=flag)) as run:
+    with on_cluster(nodes.address, functools.partial(stopping, flag=flag)) as run:
         records = [run.round() for _ in range(ROUNDS)]
         assert_undisturbed(run, records)
     assert sum(r.get("slices_repeated", 0) for r in records) >= 1

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import FedforError
 from ..clustered import MOST
 from .cluster import Cluster, imported
-from .worker import About, Worker
+from .worker import CONTROL, About, Worker
 
 log = logging.getLogger("fedfor")
 
@@ -75,7 +75,7 @@ class Crew:
 
     def _hire(self) -> None:
         ray = imported()
-        kind = ray.remote(concurrency_groups={"control": 1})(Worker)
+        kind = ray.remote(concurrency_groups={CONTROL: 1})(Worker)
         paths = [str(Path.cwd()), *(p for p in sys.path if p)]
         resources = {"num_cpus": 1, "num_gpus": int(self._gpus), "max_restarts": 0}
         actor = kind.options(**resources).remote(paths, self.lanes)

@@ -74,8 +74,7 @@ class Dispatch:
         ray = imported()
         for member in self.crew.idle():
             try:
-                here = member.actor.here.options(concurrency_group="control").remote()
-                ray.get(here, timeout=SILENT)
+                ray.get(member.actor.here.remote(), timeout=SILENT)
             except ray.exceptions.RayError as error:
                 self._lost(member, error, "a part of adding up", 0)
         if not self.crew.members and (awaited := self.crew.awaited):

@@ -184,7 +184,7 @@ class RoundJob:
 
     def stop(self, member: Member, piece: Piece) -> None:
         number = self._numbers[member.number, piece]
-        member.actor.stop.options(concurrency_group="control").remote(number)
+        member.actor.stop.remote(number)
 
     def words(self, piece: Piece) -> str:
         count = sum(map(len, self.leaves[piece.first : piece.last]))

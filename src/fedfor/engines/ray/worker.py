@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ray
 import torch
 from torch import Tensor
 
@@ -41,6 +42,9 @@ from .orders import (
     worker_device,
 )
 from .parcel import Parcel, pack, unpack
+
+CONTROL = "control"
+"""Methods that are answered while the worker trains."""
 
 MOST_HOMES = 256
 """Runs whose models a worker holds: of more, those come again whose turn was longest ago."""
@@ -73,6 +77,7 @@ class Worker:
     def ready(self, seen: str | None) -> About:
         return About(_node(), _address(), os.getpid(), seen is not None and Path(seen).is_file())
 
+    @ray.method(concurrency_group=CONTROL)
     def here(self) -> None:
         """Can be called as long as the process lives."""
 
@@ -170,6 +175,7 @@ class Worker:
             graded.marks.append(marks)
         return graded
 
+    @ray.method(concurrency_group=CONTROL)
     def stop(self, number: int) -> None:
         """The slice of this number is no longer wanted: another worker was faster."""
         self._unwanted.add(number)
@@ -304,14 +310,10 @@ def _on_cpu(replies: Aggregation) -> list[Any]:
 
 
 def _node() -> str:
-    import ray
-
     return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else ""
 
 
 def _address() -> str:
-    import ray
-
     if not ray.is_initialized():
         return socket.gethostname()
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
