@@ -85,7 +85,7 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
     assert caller.call(3).clients == [0, 3, 4]
 
 
-def test_a_server_waits_for_the_cohort_else_for_the_deadline_else_for_the_last(
+def test_a_server_waits_for_the_cohort_else_for_those_who_are_late(
     tmp_path: Path,
 ) -> None:
     def waited(**how: Any) -> float:
@@ -94,7 +94,7 @@ def test_a_server_waits_for_the_cohort_else_for_the_deadline_else_for_the_last(
     assert waited(cohort=1, deadline=3, over_sampling=6) == 0.5
     assert waited(cohort=4, deadline=3) == 2
     assert waited(cohort=5, deadline=3) == 3  # four of the five are there in time
-    assert waited(cohort=6, deadline=7) == 7  # one dropped out
+    assert waited(cohort=6, deadline=7) == 4  # one dropped out, and nobody else is to come
     assert waited(cohort=6) == 4
 
 
@@ -114,10 +114,46 @@ def test_a_round_with_too_few_reports_is_abandoned(tmp_path: Path) -> None:
     assert too_few.told == {**enough.told, "abandoned": True}
 
 
-def test_of_reports_at_the_same_time_the_lower_client_counts() -> None:
-    call = Caller(having(5, 5, 5, 5), 2, 0, Availability(over_sampling=2)).call(1)
-    assert (call.called, call.clients) == ([0, 1, 2, 3], [0, 1])
-    assert call.told == {**ALIKE, "called": 4, "surplus": 2}
+def test_of_reports_at_the_same_time_those_called_first_count() -> None:
+    """Whom the round would have had without over-sampling."""
+    population = having(5, 5, 5, 5)
+    for t in range(1, 20):
+        call = Caller(population, 2, 0, Availability(over_sampling=2)).call(t)
+        assert (call.called, call.clients) == ([0, 1, 2, 3], sample_cohort(0, t, 4, 2))
+        assert call.told == {**ALIKE, "called": 4, "surplus": 2}
+
+
+@pytest.mark.parametrize("deadline", [None, 2.0])
+def test_nobody_counts_less_often_for_a_number(deadline: float | None) -> None:
+    """Where all are as fast and have as much, chance alone decides whose reports count."""
+    how = Availability(dropout=0.1, over_sampling=1.5, deadline=deadline)
+    asked, often = Caller(having(*[5] * 40), 10, 0, how), [0] * 40
+    for t in range(1, 1201):
+        for k in asked.call(t).clients:
+            often[k] += 1
+    expected = 1200 * 10 / 40
+    assert sum(often) > 0.99 * 12_000
+    assert all(abs(n - expected) < 5 * math.sqrt(expected) for n in often), often
+
+
+def test_a_deadline_is_waited_for_if_somebody_is_late(tmp_path: Path) -> None:
+    """Not for those of whom it is known that they will not come."""
+    gone = trace(tmp_path, {"dropout": 1}, {}, {"speed": 0.5})
+    call = Caller(having(5, 5, 5), 3, 0, Availability(trace=gone, deadline=100)).call(1)
+    assert (call.clients, call.told["waited"]) == ([1, 2], 2.0)
+    call = Caller(having(5, 5, 5), 3, 0, Availability(trace=gone, deadline=1.5)).call(1)
+    assert (call.clients, call.told["waited"]) == ([1], 1.5)
+
+
+def test_a_rate_with_which_rounds_stay_small_is_told() -> None:
+    told = Caller(many(10**10), 10, 0, Availability(rate=0.001)).shortage()
+    assert told == (
+        "availability.rate is 0.001, and a server looks at 2,000 clients a round: about 2 of 10 "
+        "will be called"
+    )
+    assert Caller(many(2000), 10, 0, Availability(rate=0.001)).shortage() is None  # all of them
+    for enough in (Availability(rate=0.01), Availability(rate=0.005), None):
+        assert Caller(many(10**10), 10, 0, enough).shortage() is None
 
 
 def test_clients_with_more_data_take_longer(tmp_path: Path) -> None:
@@ -319,7 +355,7 @@ def test_everybody_away() -> None:
     told = {**ALIKE, "away": 8, "waited": 0.0, "abandoned": True}
     assert Caller(many(8), 3, 0, Availability(rate=0)).call(1) == Call(1, [], [], told)
     call = Caller(many(8), 3, 0, Availability(rate=0, deadline=2)).call(1)
-    assert call.told == {**told, "waited": 2.0}
+    assert call.told == told  # nobody is to come, so nobody is waited for
 
 
 def test_everybody_drops_out() -> None:
@@ -396,7 +432,8 @@ def test_counts_add_up(
     assert len(call.clients) in (counted, 0)
     assert told["surplus"] == 0 or counted == cohort
     assert math.isfinite(told["waited"])
-    assert how["deadline"] is None or 0 < told["waited"] <= how["deadline"]
+    assert (told["waited"] > 0) == bool(counted or told["late"])
+    assert how["deadline"] is None or told["waited"] <= how["deadline"]
     assert how["deadline"] is not None or told["late"] == 0
 
 

@@ -11,6 +11,7 @@ from fedfor.engines.choose import EngineName
 from fedfor.experiments.simulate import simulate
 from fedfor.experiments.store import DiskStore, MemoryStore
 from fedfor.protocol import Kept
+from fedfor.protocol.states import SEEN
 
 
 def peaks(population: Population, engine: EngineName) -> list[int]:
@@ -71,6 +72,15 @@ def test_stores_give_back_what_they_were_given(tmp_path: Path, kind: str) -> Non
     kept = store.get(3)
     assert kept is not None
     assert set(kept.extras) == {"c", "d"}
+
+
+def test_what_was_half_written_is_taken_away(tmp_path: Path) -> None:
+    DiskStore(tmp_path).put(5, Kept(1, {"c": {"w": torch.ones(1)}}))
+    (whole,) = tmp_path.rglob("*.safetensors")
+    whole.with_name(f".{whole.name}.123.456").write_bytes(b"half")
+    (tmp_path / f"{SEEN}abc").touch()
+    assert len(DiskStore(tmp_path, resumed_from=1)) == 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [whole]
 
 
 def test_disk_goes_back_as_far_as_the_checkpoints(tmp_path: Path) -> None:

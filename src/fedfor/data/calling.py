@@ -52,6 +52,21 @@ class Caller:
             )
         self._behaviour = Behaviour(availability, seed, population.size)
 
+    def shortage(self) -> str | None:
+        """A sentence where too few will be found for a round, though there may be more."""
+        how = self.availability
+        if how is None or how.trace is not None:
+            return None
+        wanted = how.to_call(self.cohort)
+        looked_at = _most_looked_at(wanted)
+        found = how.rate * looked_at
+        if found >= wanted or self.population.size <= looked_at:
+            return None
+        return (
+            f"availability.rate is {how.rate:g}, and a server looks at {looked_at:,} clients a "
+            f"round: about {found:.2g} of {wanted} will be called"
+        )
+
     def call(self, t: int) -> Call:
         """Call the clients of round t and wait for their reports."""
         if t not in self._recent:  # asked for in the round before, in its own and in the one after
@@ -87,38 +102,42 @@ class Caller:
             "late": len(reports) - len(timely),
             "surplus": len(timely) - len(counted),
         }
-        if len(counted) < self.cohort and deadline is not None:
+        if len(counted) < self.cohort and told["late"] and deadline is not None:
             told["waited"] = float(deadline)
         else:
             told["waited"] = counted[-1][0] if counted else 0.0
         if len(counted) < self.availability.least:
             told["abandoned"], counted = True, []
-        return Call(t, called, sorted(k for _, k in counted), told)
+        return Call(t, sorted(called), sorted(k for _, k in counted), told)
 
     def _reach(self, t: int, availability: Availability) -> tuple[list[int], int]:
-        """Those who are called, and how many were passed over because they were not there."""
+        """Those who are called, as they were found, and how many were passed over."""
         wanted = availability.to_call(self.cohort)
-        most = LOOKED_AT * wanted + LOOKED_AT_MORE
         order = candidates(self.seed, t, self.population.size, self.cohort)
         called: list[int] = []
         away = 0
-        for k in itertools.islice(order, most):
+        for k in itertools.islice(order, _most_looked_at(wanted)):
             if len(called) == wanted:
                 break
             if self._behaviour.is_there(k, t):
                 called.append(k)
             else:
                 away += 1
-        return sorted(called), away
+        return called, away
 
     def _reports(self, t: int, called: list[int]) -> list[tuple[float, int]]:
-        """When each of those who did not drop out reports, the first first."""
+        """When each of those who did not drop out reports, the first first.
+
+        At the same time, whoever was called first is: in random order, so nobody goes before others
+        for a number.
+        """
         work = self._work(t, called)
-        return sorted(
+        reports = [
             (work[k] / self._behaviour.speed(k), k)
             for k in called
             if not self._behaviour.drops_out(k, t)
-        )
+        ]
+        return sorted(reports, key=lambda report: report[0])
 
     def _work(self, t: int, called: list[int]) -> dict[int, float]:
         """In units of what a called client has on average; alike where that is not known."""
@@ -127,3 +146,7 @@ class Caller:
         if len(known) < len(called) or not (total := sum(known.values())):
             return dict.fromkeys(called, 1.0)
         return {k: n * len(called) / total for k, n in known.items()}
+
+
+def _most_looked_at(wanted: int) -> int:
+    return LOOKED_AT * wanted + LOOKED_AT_MORE

@@ -75,6 +75,8 @@ def make_ray_engine(
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.partition(":")[0] not in ("cpu", "cuda"):
+        raise ConfigError(f"device '{device}' is none of the ray engine's; use cpu or cuda")
     block = how.block or min(MOST, max(FEWEST, -(-cohort // BLOCKS)))
 
     def stacks() -> bool:

@@ -3,6 +3,7 @@
 import functools
 import multiprocessing
 import os
+import signal
 import threading
 import time
 import traceback
@@ -111,15 +112,24 @@ def _rounds_to_come(bundles: Sequence[Sequence[PlannedRun]]) -> int:
 def _watch_parent(parent: int, stop: Event) -> None:
     """A worker ends when it is told to, or when the process that started it is gone.
 
-    At once and without ceremony: a run can be cut off anywhere.
+    At once and without ceremony, as a run can be cut off anywhere; but a cluster is put away.
     """
 
     def watch() -> None:
         while os.getppid() == parent and not stop.is_set():
             time.sleep(0.2)
+        if _clustered.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)  # which Ray turns into an exception
+            _put_away.wait(PATIENCE)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+PATIENCE = 10.0
+"""Seconds that putting a cluster away may take."""
+
+_clustered, _put_away = threading.Event(), threading.Event()
 
 
 @functools.lru_cache(maxsize=1)
@@ -150,12 +160,20 @@ def _run(runs: Sequence[PlannedRun], rounds: int, where: Where | None = None) ->
         )
         for run in runs
     ]
+    if where is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who then tells us
+        _clustered.set()
     try:
         drive_together(steps, end)
     except Exception as error:
         for place, run in enumerate(runs):
             if place not in ended:
                 ended[place] = Ended(run, _logged(run, error))
+    finally:
+        for step in steps:
+            step.close()
+        _clustered.clear()
+        _put_away.set()
     return list(ended.values())
 
 

@@ -106,7 +106,7 @@ def _workers(rounds: list[list[dict[str, Any]]]) -> tuple[Worker, ...]:
         Worker(
             busy=sum(told["busy"] for told in of_worker) / len(of_worker),
             clients=sum(told["clients"] for told in of_worker),
-            memory=max(told["memory"] for told in of_worker),
+            memory=max(told.get("memory", 0) for told in of_worker),
         )
         for of_worker in zip(*rounds, strict=False)
     )

@@ -4,6 +4,7 @@ population --sample--> cohort --train--> replies --aggregate--> model --evaluate
 """
 
 import functools
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -48,6 +49,8 @@ class Simulation:
         self.population, self.algorithm, self.training = population, algorithm, training
         self.engine, self.seed = engine, seed
         self.caller = Caller(population, cohort, seed, availability)
+        if (shortage := self.caller.shortage()) is not None:
+            warnings.warn(shortage, stacklevel=2)
         self.server = Server(algorithm, model, population.size, in_rows=engine.steps_in_rows)
         self.store: Store = MemoryStore() if store is None else store
         self._ahead: tuple[int, list[Job]] | None = None

@@ -53,6 +53,7 @@ class DiskStore:
         self._rounds: dict[int, list[int]] = {}
         self._sizes: dict[int, int] = {}
         self._oldest_checkpoint = oldest_checkpoint
+        self.files.tidy()
         for client, round_ in self.files.found():
             if round_ > resumed_from:
                 self.files.drop(client, round_)

@@ -13,6 +13,9 @@ from ..errors import FolderError
 from ..tensors import flatten, separate, unflatten
 from .local import Kept
 
+SEEN = ".seen-"
+"""How a file begins by which workers find out whether they see the folder."""
+
 
 class StateFiles:
     """Any process that sees the folder may read and write them."""
@@ -40,6 +43,11 @@ class StateFiles:
 
     def drop(self, client: int, round_: int) -> None:
         self.path(client, round_).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Take away what was half written when somebody was killed."""
+        for left in (*self.folder.glob("*/.*.safetensors.*"), *self.folder.glob(f"{SEEN}*")):
+            left.unlink(missing_ok=True)
 
     def found(self) -> Iterator[tuple[int, int]]:
         """The clients and rounds that there are files of."""

@@ -38,7 +38,7 @@ def write_report(comparison: Comparison, console: Console) -> None:
     if by_domain:
         console.print(terminal(results, by_domain, "accuracy by domain after the last round"))
         text += "\n" + markdown(results, by_domain)
-    if notes := data_notes(results):
+    if notes := [*abandoned_notes(results), *data_notes(results)]:
         console.print("\n".join(notes), soft_wrap=True, highlight=False, markup=False)
         text += "\n" + "\n\n".join(notes) + "\n"
     write_atomically(comparison.path / "table.md", text.encode())
@@ -89,6 +89,18 @@ def _closing(path: Path, picture: str) -> str:
         f"Table in {files}, {picture}. Next: {command} compare covariate-shift -a fedbn "
         "-a fedfor+fedbn, or your own data: docs/data.md"
     )
+
+
+def abandoned_notes(results: list[AlgorithmResult]) -> list[str]:
+    """How many rounds came to nothing: the same for all methods, as they meet the same clients."""
+    told = {}
+    for result in results:
+        for summary in result.summaries:
+            took_part = summary.get("participation", {})
+            told[summary["seed"]] = took_part.get("abandoned", 0), summary["rounds"]
+    lost = sum(abandoned for abandoned, _ in told.values())
+    rounds = sum(rounds for _, rounds in told.values())
+    return [f"Abandoned: {lost} of {rounds} rounds of all seeds."] if lost else []
 
 
 def data_notes(results: list[AlgorithmResult]) -> list[str]:

@@ -99,7 +99,8 @@ def _in_short(costs: Iterable[Cost], given: Given) -> Part:
         "In short",
         f"A round of {whole(cohort)} clients, whatever the population; and what all clients "
         f"together keep. Time: both ways at {given.link / 1e9:g} Gbit/s, then summing on {workers} "
-        "workers. The tables below say how each number came about.",
+        "workers, without what clients compute and what workers send each other. The tables below "
+        "say how each number came about.",
         ("", "down", "up", "time", "server", *(f"state, {whole(n)}" for n in given.populations)),
         [
             [
@@ -175,17 +176,20 @@ def _state(costs: Iterable[Cost], given: Given) -> Part:
         "Derived: state of all clients",
         f"What a client keeps, times all clients; and times those seen in {whole(t)} rounds of "
         f"{whole(m)}, N (1 - (1 - m/N)^t) on average. It is on the devices, or in a store of the "
-        "server's.",
+        f"server's: this then reads, and writes anew, what those keep that a round of {whole(m)} "
+        "calls.",
         (
             "",
             *(f"all {whole(n)}" for n in given.populations),
             *(f"of {whole(n)}, those seen" for n in given.populations),
+            "read, and written, a round",
         ),
         [
             [
                 c.method,
                 *(sized(c.kept * n) for n in given.populations),
                 *(sized(c.kept * count) for count in seen),
+                sized(c.kept * m),
             ]
             for c in costs
         ],
@@ -224,7 +228,8 @@ def _summing(costs: Iterable[Cost]) -> Part:
     return Part(
         "Measured: the time of summing",
         "On one core: to check and add a reply, the mean over a sum of some; to add two partial "
-        "sums; and to begin a round's sum and step the model at its end. Medians.",
+        "sums; and to begin a round's sum and step the model at its end. The fastest "
+        "of five.",
         ("", "a reply", "two sums", "begin and step"),
         [[c.method, *_times(c)] for c in costs],
     )

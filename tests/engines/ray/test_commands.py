@@ -96,3 +96,41 @@ def test_somebody_who_does_not_answer_is_not_waited_for_long(
     for name in ("auto", "local", "anyscale://mine"):  # which RAY_ADDRESS may say: Ray knows where
         require_somebody(name)
     assert len(asked) == 3
+
+
+LOCKED = """
+import threading
+from torch import nn
+
+class Locked(nn.Linear):
+    def __init__(self, shape, classes):
+        super().__init__(64, classes)
+        self.lock = threading.Lock()
+
+    def forward(self, x):
+        return super().forward(x.flatten(1))
+"""
+
+
+def test_a_model_that_cannot_be_sent_is_told(
+    nodes: Nodes, fedfor: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locked.py").write_text(LOCKED)
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = "--set=model.name=locked:Locked"
+    code, _, told = fedfor("run", "prior-shift", *SETTINGS, mine, f"--engine={nodes.address}")
+    said = " ".join(told.split())
+    assert code == 2
+    assert "the run cannot be sent to workers (" in said
+    assert "cannot pickle '_thread.lock' object" in said
+    assert "Traceback" not in said
+    wait_for(lambda: not nodes.actors())
+
+
+def test_a_device_of_no_kind_is_refused_before_anything_is_started(
+    fedfor: Cli, tmp_path: Path
+) -> None:
+    code, _, told = fedfor("run", "prior-shift", "--engine=ray", "--set=device=gpu", "--out=run")
+    assert code == 2
+    assert "device 'gpu' is none of the ray engine's; use cpu or cuda" in " ".join(told.split())
+    assert not (tmp_path / "run").exists()

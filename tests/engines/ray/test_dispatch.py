@@ -273,7 +273,16 @@ def test_late_is_what_takes_much_longer_than_it_should(now: Callable[[float], No
     for seconds, is_late in ((10.0, False), (16.4, False), (16.6, True), (1000.0, True)):
         now(seconds)
         assert (_late(waiting, [], in_seconds=True) is not None) == is_late
-        assert _late(waiting, [], in_seconds=False) is None  # nothing is known yet
+
+
+def test_where_nothing_is_known_nobody_is_waited_for_without_end(
+    now: Callable[[float], None],
+) -> None:
+    """As in the first test of a model, which is a piece of its own."""
+    waiting = at_work(0, 4.0, 10.0)
+    for seconds, is_late in ((10.1, False), (69.9, False), (70.1, True)):
+        now(seconds)
+        assert (_late(waiting, [], in_seconds=False) is not None) == is_late
 
 
 def test_without_seconds_what_is_done_tells_what_the_rest_should_take(

@@ -1,6 +1,7 @@
 """A driver that ends, is interrupted or is killed; and its run, which goes on elsewhere."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from fedfor.protocol.states import SEEN
 
 from ...conftest import Cli
 from .conftest import LOOPBACK, Nodes, processes, wait_for
@@ -33,13 +36,14 @@ def command(folder: Path, engine: str, rounds: int, *more: str) -> list[str]:
     return ["run", "prior-shift", *settings, *chosen]
 
 
-def start(words: list[str], cwd: Path) -> "subprocess.Popen[str]":
+def start(words: list[str], cwd: Path, **how: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "fedfor", *words],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        **how,
     )
 
 
@@ -83,6 +87,32 @@ def test_a_driver_that_is_killed_goes_on_with_fewer_nodes_and_on_another_cluster
     ours, whole = (path / "model.safetensors" for path in (folder, tmp_path / "whole"))
     assert ours.read_bytes() == whole.read_bytes()
     wait_for(lambda: not nodes.actors())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_an_interrupted_comparison_leaves_nothing_behind(place: Path, tmp_path: Path) -> None:
+    """Its cluster is another process's than that which is told first."""
+    before, folder = shared_memory(), tmp_path / "compared"
+    settings = ["--set=rounds=100000", "--set=model.name=linear", "--seeds=1", "--workers=2"]
+    algorithms = ["--algorithm=scaffold", "--algorithm=fedavg"]
+    words = ["compare", "prior-shift", *algorithms, *settings, "--engine=ray", f"--out={folder}"]
+    driver = start(words, tmp_path, start_new_session=True)
+    run = folder / "runs/scaffold/seed-0"
+    try:
+        wait_for(lambda: len(records(run)) >= 2 or driver.poll() is not None)
+        assert driver.poll() is None, driver.communicate()
+        assert list((run / "clients").glob(f"{SEEN}*"))
+        os.killpg(driver.pid, signal.SIGINT)
+        out, _ = driver.communicate(timeout=60)
+    finally:
+        driver.kill()
+        driver.communicate()
+    assert "Traceback" not in out
+    assert f"fedfor resume {folder}" in out.replace("\n", "")
+    wait_for(lambda: not processes(place), 20)
+    assert not list(place.iterdir())
+    assert shared_memory() <= before
+    assert not list((run / "clients").glob(f"{SEEN}*"))
 
 
 def test_a_driver_from_outside_the_cluster(nodes: Nodes, tmp_path: Path, fedfor: Cli) -> None:

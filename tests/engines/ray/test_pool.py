@@ -9,9 +9,10 @@ import pytest
 from fedfor.engines.ray.costs import WORTH_SPLITTING, Costs, Ledger, Piece, Took
 from fedfor.engines.ray.dispatch import Answer
 from fedfor.engines.ray.engine import RayEngine
+from fedfor.engines.ray.merge import LostSumsError
 from fedfor.engines.ray.orders import Problem, Report
 from fedfor.engines.ray.pool import Pool
-from fedfor.errors import ConfigError
+from fedfor.errors import ConfigError, FedforError
 from fedfor.experiments.store import MemoryStore
 
 from .alone import Driver
@@ -35,6 +36,23 @@ def test_the_problem_of_the_first_client_ends_a_round(pool: Pool) -> None:
     assert pool._add_up(cast("Any", job)) == []
     assert str(job.error) == "client 4 is ill"
     assert job.summed is None
+
+
+def test_sums_that_nobody_can_add_up_end_the_run(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers may run out of memory at it: they are not started for it without end."""
+    settled = []
+    monkeypatch.setattr(pool.dispatch, "settle", lambda: settled.append(True))
+
+    def collect() -> None:
+        raise LostSumsError([]) from MemoryError("Unable to allocate 3.2 GiB")
+
+    roster = SimpleNamespace(round=7)
+    job = SimpleNamespace(answers={}, collect=collect, roster=roster)
+    with pytest.raises(FedforError, match=r"round 7 cannot be added .* 4 tries .*3\.2 GiB.* fewer"):
+        pool._add_up(cast("Any", job))
+    assert len(settled) == 3
 
 
 def job(costs: Costs, in_seconds: bool) -> Any:

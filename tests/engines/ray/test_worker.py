@@ -316,7 +316,7 @@ def test_memory_that_ran_out_is_told_as_such(worker: Worker) -> None:
     error = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 8 TB")
     report, _, _ = Driver(model=Refusing(error), population=marked(0)).train(worker, [[0]])
     assert report.problem is not None
-    assert "client 0 does not fit into the memory of" in str(report.problem.error)
+    assert "training client 0 takes more memory than" in str(report.problem.error)
     assert "lower training.batch_size" in str(report.problem.error)
 
 

@@ -29,7 +29,8 @@ class Cluster:
     """Connected to from `open` to `close`. What was there before is left as it was."""
 
     def __init__(self, engine: str, workers: int | None) -> None:
-        self.address = os.environ.get("RAY_ADDRESS") if engine == RAY else engine
+        address = os.environ.get("RAY_ADDRESS") if engine == RAY else engine
+        self.address = None if address == "local" else address
         self._workers = workers
         self._temporary: Temporary | None = None
         self._ours = False
@@ -63,12 +64,19 @@ class Cluster:
     def _connect(self, ray: Any, address: str) -> None:
         try:
             require_somebody(address)
-            ray.init(address=address, **QUIET)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        except OSError as error:
             self._ours = False
             raise ConfigError(
                 f"there is no Ray cluster at {address} ({in_short(error)}); start one with 'ray "
                 "start --head', or leave the address out for a cluster on this machine alone"
+            ) from error
+        try:
+            ray.init(address=address, **QUIET)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            self._ours = False
+            raise ConfigError(
+                f"the Ray cluster at {address} did not let us in ({in_short(error)}); is it of "
+                f"Ray {ray.__version__} and this Python? If so it may be busy: try again"
             ) from error
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FedforError
+from ...protocol.states import SEEN
 from ..clustered import MOST
 from .cluster import Cluster, imported
 from .worker import CONTROL, About, Worker
@@ -57,7 +58,7 @@ class Crew:
         self._cluster.open()
         ray = imported()
         if folder is not None:
-            self._seen = folder / f".seen-{uuid.uuid4().hex}"
+            self._seen = folder / f"{SEEN}{uuid.uuid4().hex}"
             folder.mkdir(parents=True, exist_ok=True)
             self._seen.touch()
         resources = ray.cluster_resources()
@@ -148,7 +149,7 @@ class Crew:
             self._cluster.close()
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """The last line of what Ray says, which is what happened."""
     cause = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]

@@ -21,10 +21,15 @@ MOST_TRIES = 4
 SLOW = 1.5, 0.5
 """A slice is given again after so many times what it should take, and so many seconds more."""
 
+UNKNOWN = 60.0
+"""Seconds after which one is given again of which nobody knows what it should take."""
+
 TICK = 0.1
 
 SILENT = 30.0
 """Seconds in which whoever is there says so."""
+
+NOTHING = "nothing that was still wanted"
 
 OUT_OF_MEMORY = "low on memory", "OutOfMemory"
 """How Ray tells that it has ended what took too much; where the system does, a second loss of the
@@ -133,7 +138,7 @@ class Dispatch:
                         if not still.at:
                             queue.insert(0, piece)
                     else:
-                        self._lost(member, error, "nothing that was still wanted", 0)
+                        self._lost(member, error, NOTHING, 0)
                     continue
                 if piece not in waiting or getattr(report, "stopped", False):
                     continue
@@ -154,8 +159,10 @@ class Dispatch:
         member.busy = None
         try:
             ray.get(reference)
+        except ray.exceptions.RayTaskError:  # it is still there, and nobody wants to know
+            return
         except ray.exceptions.RayError as error:
-            self._lost(member, error, "nothing that was still wanted", 0)
+            self._lost(member, error, NOTHING, 0)
 
     def _lost(self, member: Member, error: Exception, what: str, tries: int) -> None:
         if isinstance(error, imported().exceptions.RayTaskError):  # it is there, but cannot do it
@@ -170,7 +177,7 @@ class Dispatch:
                 f"{sentence}, as {tries - 1} workers before: they may run out of memory there; "
                 "lower lanes or training.batch_size, or run fewer workers on a machine"
             ) from error
-        log.warning("%s; done again elsewhere", sentence)
+        log.warning(sentence if what is NOTHING else f"{sentence}; done again elsewhere")
 
 
 def _next(queue: list[Piece], worker: int) -> Piece | None:
@@ -184,10 +191,8 @@ def _next(queue: list[Piece], worker: int) -> Piece | None:
 
 def _late(waiting: dict[Piece, _Open], rates: Sequence[float], in_seconds: bool) -> Piece | None:
     """A piece that one worker alone is at, and that takes much longer than it should."""
-    if not rates and not in_seconds:
-        return None
     rate = min(rates) if rates and not in_seconds else 1.0
-    times, more = SLOW
+    times, more = SLOW if rates or in_seconds else (0.0, UNKNOWN)
     now, worst = time.monotonic(), None
     for piece, still in waiting.items():
         if len(still.at) != 1:

@@ -79,6 +79,8 @@ class RayEngine:
         """What this run wants trained, for a pool that trains several runs together."""
         if not isinstance(jobs, Roster):
             raise TypeError("the ray engine makes jobs where they are done: give it a Roster")
+        self.pool.start()
+        self.home()  # a run that cannot be sent to workers is told by itself, not amid others
         return RoundJob(self, message, jobs)
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Score]:
@@ -225,13 +227,13 @@ class RoundJob:
     def _told(self) -> dict[str, object]:
         """How busy each worker was with this run, and what went wrong on the way."""
         seconds, dispatch = time.perf_counter() - self.began, self.engine.pool.dispatch
-        nothing = {"busy": 0.0, "clients": 0, "memory": 0}
+        nothing = {"busy": 0.0, "clients": 0}
         found: dict[int, dict[str, Any]] = {n: dict(nothing) for n in self.engine.pool.crew.members}
         for piece, answer in self.answers.items():
             about = found.setdefault(answer.worker, dict(nothing))
             about["busy"] += sum(answer.report.seconds) / seconds
             about["clients"] += sum(map(len, self.leaves[piece.first : piece.last]))
-            about["memory"] = max(about["memory"], answer.report.memory)
+            about["memory"] = max(about.get("memory", 0), answer.report.memory)
         workers = [
             {"worker": number, **about, "busy": round(about["busy"], 4)}
             for number, about in sorted(found.items())

@@ -23,6 +23,7 @@ class LostSumsError(Exception):
     def __init__(self, places: Sequence[int]) -> None:
         super().__init__(f"sums of {len(places)} slices are lost")
         self.places = list(places)
+        """None: it was whoever added them up."""
 
 
 def merged(crew: Crew, sums: Sequence[Any]) -> Summed:

@@ -1,5 +1,6 @@
 """The workers of a Ray cluster that serve a run, or several runs in step."""
 
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import ConfigError, FedforError
+from ...importing import told
 from ..engine import Exam, Marks, Score, evaluation_batch, score
 from .cluster import Cluster, imported
 from .costs import WORTH_SPLITTING, Piece, cut
-from .crew import Crew, Member
-from .dispatch import Answer, Dispatch
+from .crew import Crew, Member, reason
+from .dispatch import MOST_TRIES, Answer, Dispatch
 from .merge import LostSumsError, merged
 from .orders import DATA, Paper, Place
-from .parcel import pack
+from .parcel import Parcel, pack
 
 if TYPE_CHECKING:
     from ...data import DataSplit
@@ -37,6 +40,8 @@ class Pool:
         self._homes: dict[int, Home] = {}
         self._splits: dict[int, tuple[DataSplit, int, Any]] = {}
         self._started = False
+        self._a_sample: float | None = None
+        """Seconds that testing on it took, the last time."""
 
     # Who is served
 
@@ -69,7 +74,7 @@ class Pool:
             if id(split) not in self._splits:
                 self._splits[id(split)] = split, engine.number, imported().put(pack(split))
             _, of_data, data = self._splits[id(split)]
-            parcel = imported().put(pack(engine.federation, {id(split): DATA}))
+            parcel = imported().put(_packed(engine, split))
             home = Home((engine.number, of_data), parcel, data)
             self._homes[engine.number] = home
         return home
@@ -113,13 +118,19 @@ class Pool:
             # As if one client had been trained after another: the first one ends the round.
             job.error = min(found, key=lambda problem: problem.leaf).error
             return []
-        while True:
+        for tries in itertools.count(1):
             try:
                 job.collect()
                 job.summed = merged(self.crew, [job.answers[p].references[0] for p in pieces])
             except LostSumsError as lost:
                 again = [pieces[place] for place in lost.places]
-                if not again:  # it was a worker, while adding
+                if not again:
+                    if tries >= MOST_TRIES:
+                        raise FedforError(
+                            f"the sums of round {job.roster.round} cannot be added up, as "
+                            f"{tries} tries have shown ({reason(lost.__cause__ or lost)}); "
+                            "workers may run out of memory at it: run fewer on a machine"
+                        ) from lost
                     self.dispatch.settle()
                     continue
                 names = ", ".join(job.words(piece) for piece in again)
@@ -127,7 +138,8 @@ class Pool:
                 for piece in again:
                     del job.answers[piece]
                 return again
-            return []
+            break
+        return []
 
     def _cut_rounds(self, jobs: Sequence["RoundJob"]) -> list[Piece]:
         costs = [job.costs() for job in jobs]
@@ -150,15 +162,22 @@ class Pool:
             return [[] for _ in asked]
         self.start()
         tests = [_Test(engine, exams) for engine, exams in asked if exams]
-        costs = [np.array([float(p.last - p.first) for _, p in test.papers]) for test in tests]
+        each = 1.0 if self._a_sample is None else self._a_sample
+        costs = [np.array([each * (p.last - p.first) for _, p in test.papers]) for test in tests]
         pieces = cut(costs, self.workers, [1.0] * len(self.workers), split=False)
 
         def send(member: Member, piece: Piece) -> Sequence[Any]:
             return tests[piece.job].send(member, piece)
 
         answers = self.dispatch.carry_out(
-            pieces, send, lambda *_: None, lambda _: "a test of the model", in_seconds=False
+            pieces,
+            send,
+            lambda *_: None,
+            lambda _: "a test of the model",
+            in_seconds=self._a_sample is not None,
         )
+        samples = sum(float(cost.sum()) for cost in costs) / each
+        self._a_sample = sum(answer.seconds for answer in answers.values()) / samples
         for place, test in enumerate(tests):
             test.answers = {p: a for p, a in answers.items() if p.job == place}
         graded = iter(tests)
@@ -170,6 +189,17 @@ class Home:
     place: Place
     parcel: Any
     data: Any
+
+
+def _packed(engine: "RayEngine", split: "DataSplit") -> Parcel:
+    try:
+        return pack(engine.federation, {id(split): DATA})
+    except Exception as error:  # whatever things of one's own may raise
+        raise ConfigError(
+            f"the run cannot be sent to workers ({told(error)}): its model, loss and population "
+            "must be such that pickle takes them, without locks, open files or generators; or use "
+            "engine = 'serial'"
+        ) from error
 
 
 class _Test:

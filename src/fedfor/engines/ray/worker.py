@@ -66,9 +66,8 @@ class Worker:
     """Made where Ray puts it. Its methods are called one at a time, but for `stop`."""
 
     def __init__(self, paths: Sequence[str], lanes: int | None) -> None:
-        for path in paths:  # a model of one's own is imported here as it was there
-            if path not in sys.path:
-                sys.path.append(path)
+        # What is one's own is found here as it was there.
+        sys.path[:] = dict.fromkeys([*paths, *sys.path])
         self._lanes = lanes
         self._homes: OrderedDict[int, Home] = OrderedDict()
         self._data: tuple[int, DataSplit] | None = None
@@ -94,7 +93,7 @@ class Worker:
         """Train a slice. Gives a report, the sums, and what clients keep if it is not on disk."""
         report = Report()
         try:
-            with _told(()):
+            with _told("setting up the run"):
                 home = self._home(place, federation, data)
         except FedforError as error:
             report.problem = Problem(order.first, error)
@@ -114,7 +113,7 @@ class Worker:
                 return report, None, None
             began = time.perf_counter()
             try:
-                with replies.as_leaf(leaf), _told(clients):
+                with replies.as_leaf(leaf), _told(f"training client {clients[0]}"):
                     home.train(message, clients, states_here, intake)
             except FedforError as error:
                 report.problem = Problem(leaf, error)
@@ -152,7 +151,7 @@ class Worker:
         """Test the model on parts of tests."""
         graded = Graded()
         try:
-            with _told(()):
+            with _told("setting up the run"):
                 home = self._home(place, federation, data)
         except FedforError as error:
             graded.problem = Problem(0, error)
@@ -165,7 +164,7 @@ class Worker:
             some = replace(samples, rows=samples.rows[paper.first : paper.last])
             own = kept.get(seat.client)
             try:
-                with _told(()):
+                with _told("testing the global model"):
                     if paper.kept_in and seat.client is not None and home.files is not None:
                         own = home.files.read(seat.client, paper.kept_in)
                     marks = home.engine.marks(Exam({**params, **buffers}, some, own))
@@ -278,22 +277,20 @@ def _engine(federation: Federation, trainer: Any) -> Any:
 
 
 @contextmanager
-def _told(clients: Sequence[int]) -> Iterator[None]:
+def _told(doing: str) -> Iterator[None]:
     """Whatever goes wrong in the model or the data of one's own becomes a sentence."""
     try:
         yield
     except FedforError:
         raise
     except Exception as error:
-        who = f"client {clients[0]}" if clients else "the global model"
         if is_out_of_memory(error):
             gc.collect()
             raise ConfigError(
-                f"{who} does not fit into the memory of {_address()}; lower training.batch_size, "
-                "or run fewer workers there"
+                f"{doing} takes more memory than {_address()} has; lower training.batch_size, or "
+                "run fewer workers there"
             ) from error
-        doing = "training" if clients else "testing"
-        raise ConfigError(f"{doing} {who} failed on {_address()}: {told(error)}") from error
+        raise ConfigError(f"{doing} failed on {_address()}: {told(error)}") from error
 
 
 def _on_cpu(replies: Aggregation) -> list[Any]:
