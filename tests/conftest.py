@@ -1,5 +1,7 @@
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +29,13 @@ def made_data(
 @pytest.fixture
 def split() -> DataSplit:
     return made_data()
+
+
+def trace(folder: Path, *devices: dict[str, Any]) -> Path:
+    """A file of devices that are not always there."""
+    path = folder / "devices.jsonl"
+    path.write_text("".join(json.dumps(device) + "\n" for device in devices))
+    return path
 
 
 class Cli:

@@ -1,4 +1,3 @@
-import json
 import math
 import random
 import statistics
@@ -35,7 +34,7 @@ from fedfor.data.population import candidates
 from fedfor.errors import ConfigError
 from fedfor.randomness import entropy
 
-from ..conftest import made_data
+from ..conftest import made_data, trace
 
 SPLIT = made_data(samples=200, shape=(2,))
 UNEVEN = DataSplit(
@@ -51,12 +50,6 @@ def having(*sizes: int) -> Partition:
 
 def many(clients: int = 10**10) -> Population:
     return IidDraws(SPLIT, clients, seed=0, samples_per_client=5)
-
-
-def trace(folder: Path, *devices: dict[str, Any]) -> Path:
-    path = folder / "devices.jsonl"
-    path.write_text("".join(json.dumps(device) + "\n" for device in devices))
-    return path
 
 
 SIX: list[dict[str, Any]] = [

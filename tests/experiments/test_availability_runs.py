@@ -3,7 +3,6 @@
 import copy
 import functools
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from fedfor.experiments.work import Evaluate, Train
 from fedfor.models import linear, mlp
 from fedfor.tensors import Tensors
 
-from ..conftest import Cli, made_data
+from ..conftest import Cli, made_data, trace
 from ..engines.stacks import (
     assert_same,
     assert_same_records,
@@ -76,12 +75,6 @@ def running(
     return Simulation(
         clients, model, chosen, training, worker, cohort=cohort, seed=seed, availability=how
     )
-
-
-def trace(folder: Path, *devices: dict[str, Any]) -> Path:
-    path = folder / "devices.jsonl"
-    path.write_text("".join(json.dumps(device) + "\n" for device in devices))
-    return path
 
 
 SIX: list[dict[str, Any]] = [

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import socket
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +14,8 @@ from .own_process import PROBLEM, answer, ask
 
 PACKAGES = ("fedfor", "torch", "numpy", "ray")
 
-QUICK, PATIENCE = 5.0, 60.0
-"""Seconds that a cluster has to take a call, and to tell what it has."""
+PATIENCE = 60.0
+"""Seconds that a cluster has to tell what it has."""
 
 
 class Machine(Section):
@@ -80,12 +79,10 @@ def _of_cluster(engine: str) -> dict[str, int]:
 
 
 def _require_somebody(address: str) -> None:
-    """Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdigit():  # not a place: auto, say
-        return
+    from ..engines.ray.cluster import require_somebody
+
     try:
-        socket.create_connection((host.strip("[]"), int(port)), QUICK).close()
+        require_somebody(address)
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"nobody answers at {address} ({error}); start a cluster with 'ray start --head', or "

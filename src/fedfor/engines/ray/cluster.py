@@ -64,7 +64,7 @@ class Cluster:
     def _connect(self, ray: Any, address: str) -> None:
         try:
             require_somebody(address)
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # the latter of a port that cannot be
             self._ours = False
             raise ConfigError(
                 f"there is no Ray cluster at {address} ({in_short(error)}); start one with 'ray "
