@@ -1,5 +1,7 @@
 # make demo   set up and compare five methods on the bundled data
 # make test   set up and run the tests
+# make check  linters, types, and the fast tests: what to run at each change, in under a minute
+# make again  run what failed the last time
 # make docs   set up and build the site from docs/ into site/; open site/index.html
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
-.PHONY: demo test lint docs docs-serve clean
+.PHONY: demo test check again lint docs docs-serve clean
 .DEFAULT_GOAL := test
 
 demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNNABLE))
@@ -15,6 +17,12 @@ demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNNABLE))
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: lint
+	$(BIN)/python -m pytest -q -n 2 -m fast
+
+again: $(INSTALLED)
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from .processes import HANG
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 QUIET = (
@@ -52,7 +54,9 @@ def browser() -> Iterator[Any]:
 
     path = require_browser()
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        started = playwright.chromium.launch(
+            executable_path=path, args=list(QUIET), timeout=1000 * HANG
+        )
         yield started
         started.close()
 
@@ -66,6 +70,6 @@ def opened_tab(
         viewport={"width": width, "height": 900}, color_scheme=scheme, offline=offline
     )
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(1000 * HANG)
     yield Tab(page)
     context.close()

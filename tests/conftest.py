@@ -1,5 +1,8 @@
 import json
+import os
+import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,36 @@ from fedfor import cli
 from fedfor.data import DataSplit, LabelledData
 
 torch.set_num_threads(1)
+
+# A shell has its background jobs ignore Ctrl-C, and whatever they start ignores it too. Tests
+# that interrupt a process would wait for ever; so it is here as in the foreground.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two cores are too few for two clusters."""
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.processes)
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """The last words of a run that failed: what failed, and how to run it again."""
+    done = yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # in a worker of pytest-xdist
+        return done
+    reports = [*reporter.getreports("failed"), *reporter.getreports("error")]
+    names = dict.fromkeys(report.nodeid for report in reports)
+    if names:
+        again = "make again" if os.environ.get("MAKELEVEL") else "python -m pytest --last-failed"
+        reporter.write_line("")
+        for name in names:
+            reporter.write_line(f"failed: {name}")
+        reporter.write_line(f"To run {'it' if len(names) == 1 else 'them'} again: {again}")
+    return done
 
 
 def made_data(

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,12 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def on_a_cluster(page: Path) -> Any:
+    """What this page shows starts one."""
+    return pytest.param(page, marks=pytest.mark.cluster) if page.stem == "scale" else page
+
+
+@pytest.mark.parametrize("page", [on_a_cluster(page) for page in WITH_CODE], ids=name)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
     scripts = []
     for title, code in BLOCK.findall(page.read_text()):

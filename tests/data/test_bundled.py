@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 
 from fedfor.data import digit_domains, digits
@@ -46,3 +47,14 @@ def test_the_data_are_the_same_for_all() -> None:
     split = digit_domains()
     assert split.train.y[:12].tolist() == digit_domains.__wrapped__().train.y[:12].tolist()
     assert torch.equal(split.train.x, digit_domains.__wrapped__().train.x)
+
+
+def test_the_digits_are_scikit_learns() -> None:
+    """They are read from its file without its help."""
+    from sklearn.datasets import load_digits
+
+    bunch, split = load_digits(), digits()
+    order = np.random.default_rng(0).permutation(len(bunch.target))
+    x = torch.cat([split.test.x, split.train.x])[:, 0]
+    assert torch.equal(16 * x, torch.tensor(bunch.images[order], dtype=torch.float32))
+    assert torch.cat([split.test.y, split.train.y]).tolist() == bunch.target[order].tolist()

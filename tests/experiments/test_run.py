@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +22,9 @@ from fedfor.experiments.config import RunConfig
 from fedfor.experiments.folder import RunFolder, locked, sha256
 from fedfor.experiments.load import load_config
 from fedfor.experiments.run import run_in_folder, start_run
+
+from ..halting import Halting, after, halted
+from ..processes import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 TABLES = {
@@ -218,25 +220,30 @@ def test_state_is_counted(tmp_path: Path) -> None:
 ALGORITHMS = ["fedfor", "scaffold", "fedadam", "fedbn"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
     """kill -9, then resume: the same weights, hash for hash, as a run that was left alone."""
-    slow = config(name, "model.name=tests.experiments.slow:slow_cnn")
-    unbroken = finished(tmp_path / "unbroken", slow)
+    halting = config(name, "model.name=tests.halting:halting_cnn", "engine=serial")
+    before = Halting.passes
+    unbroken = finished(tmp_path / "unbroken", halting)
+    of_round = (Halting.passes - before) / 5
     broken = RunFolder(tmp_path / "broken")
-    start_run(broken, slow)
+    start_run(broken, halting)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "fedfor.cli", "resume", str(broken.path)]
-    for stop_after in (1, 3):  # killed twice
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, cwd=ROOT)
-        deadline = time.monotonic() + 60
-        while len(broken.records()) < stop_after:
-            assert process.poll() is None, "the run ended before it could be killed"
-            assert time.monotonic() < deadline, "the run does not get on"
-            time.sleep(0.005)
-        time.sleep(0.06)  # a round takes 4 clients x 3 steps x 10 ms: this is in its middle
+    for done in (1, 2):  # killed twice, each time in the middle of its second round
+        flag = tmp_path / f"halted-{done}"
+        process = subprocess.Popen(
+            command,
+            env=environment | after(1.5 * of_round, flag),
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        wait_until(lambda flag=flag: halted(flag), "the run halts in mid-round", process)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        assert len(broken.records()) == done
         assert broken.summary() is None
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
     assert sha256(broken.model_path) == sha256(unbroken.model_path)

@@ -112,6 +112,7 @@ def test_a_run_that_diverges_or_fails_ends_alone(tmp_path: Path) -> None:
         assert summarise(records, 4, 2, None)["rounds"] == 4
 
 
+@pytest.mark.processes
 def test_two_workers_share_the_runs(tmp_path: Path) -> None:
     comparison = planned(tmp_path / "c", "vector", ["fedavg", "fedfor", "fedprox"])
     ended = compare(comparison, workers=2)

@@ -2,54 +2,26 @@
 
 import datetime
 import ipaddress
+import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from ..processes import HANG, own_port, wait_until, with_variable
+
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "fedtest_app"
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def wait_until(true: Callable[[], Any], what: str, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.1)
-
-
-def processes_with(text: str, program: str = "") -> list[int]:
-    """Processes of this program that have this text in their environment; on Linux only."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            is_it = program in (entry / "cmdline").read_text() and int(entry.name) != os.getpid()
-            if is_it and text in (entry / "environ").read_text(errors="replace"):
-                found.append(int(entry.name))
-        except OSError:  # it has ended meanwhile, or is somebody else's
-            continue
-    return found
 
 
 class Federation(AbstractContextManager["Federation"]):
@@ -57,7 +29,7 @@ class Federation(AbstractContextManager["Federation"]):
 
     def __init__(self, folder: Path, *, secure: bool = False, simulation: bool = False) -> None:
         self.folder, self.secure, self.simulation = folder, secure, simulation
-        self.port = free_port()
+        self.port = own_port()
         self.home = folder / "flwr-home"
         self.home.mkdir(parents=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,7 +54,8 @@ class Federation(AbstractContextManager["Federation"]):
     def __exit__(self, *_: object) -> None:
         for name in list(self.processes):
             self.kill(name)
-        for pid in processes_with(str(self.home)):  # Ray's, for one, leave the process group
+        # Ray's, for one, leave the process group.
+        for pid in with_variable("FLWR_HOME", str(self.home)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -103,7 +76,7 @@ class Federation(AbstractContextManager["Federation"]):
         text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\n{connection}'
         (self.home / "config.toml").write_text(text)
         self._spawn("link", "flower-superlink", *words)
-        wait_until(self._healthy, "the SuperLink to answer")
+        wait_until(self._healthy, "the SuperLink answers", self.processes["link"])
 
     def _healthy(self) -> bool:
         context = ssl.create_default_context(cafile=str(self.ca)) if self.secure else None
@@ -112,7 +85,6 @@ class Federation(AbstractContextManager["Federation"]):
             with urllib.request.urlopen(url, timeout=5, context=context) as answer:
                 return bool(answer.status == 200)
         except OSError:
-            self._require_running("link")
             return False
 
     def start_node(self, number: int, *words: str, fault: str = "", key: str = "") -> str:
@@ -120,7 +92,7 @@ class Federation(AbstractContextManager["Federation"]):
         name = key or f"node{number}"
         config = f"partition-id={number}" + (f" fault='{fault}'" if fault else "")
         given = [*words] if words else self._credentials(name)
-        address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
+        address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(own_port())]
         self._spawn(name, "flower-supernode", *address, "--node-config", config, *given)
         return name
 
@@ -142,7 +114,7 @@ class Federation(AbstractContextManager["Federation"]):
 
     def flwr(self, *words: str) -> str:
         done = subprocess.run(
-            [BIN / "flwr", *words], env=self.env, capture_output=True, text=True, timeout=60
+            [BIN / "flwr", *words], env=self.env, capture_output=True, text=True, timeout=HANG
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -169,10 +141,6 @@ class Federation(AbstractContextManager["Federation"]):
                 start_new_session=True,
             )
 
-    def _require_running(self, name: str) -> None:
-        if self.processes[name].poll() is not None:
-            raise RuntimeError(f"{name} has ended:\n{self.log(name)}")
-
 
 class Run:
     """A run of an app, whose strategy writes into a folder."""
@@ -184,23 +152,30 @@ class Run:
     def log(self) -> str:
         return self.federation.log(self.name)
 
-    def wait(self, seconds: float = 300) -> "Run":
+    def wait(self) -> "Run":
         """Until the strategy has written its summary."""
         process = self.federation.processes[self.name]
 
         def over() -> bool:
-            if (self.folder / "summary.json").exists():
+            if self.summary.exists():
                 return True
-            if process.poll() is not None:
-                time.sleep(2)  # the log stream may end just before
-                assert (self.folder / "summary.json").exists(), self._told()
-            return False
+            # The log may end before the run does.
+            return process.poll() is not None and self._has_finished()
 
         try:
-            wait_until(over, "the run to end", seconds)
-        except TimeoutError as error:
+            wait_until(over, f"the end of {self.name}")
+            assert self.summary.exists(), "it has ended without a summary"
+        except AssertionError as error:
             raise AssertionError(f"{error}\n{self._told()}") from error
         return self
+
+    @property
+    def summary(self) -> Path:
+        return self.folder / "summary.json"
+
+    def _has_finished(self) -> bool:
+        runs = json.loads(self.federation.flwr("list", "--format", "json"))["runs"]
+        return all(run["status"].startswith("finished") for run in runs)
 
     def _told(self) -> str:
         logs = [self.name, *(n for n in self.federation.processes if not n.startswith("run"))]

@@ -21,10 +21,14 @@ from fedfor.data.population import Partition
 from fedfor.experiments.folder import RunFolder
 from fedfor.experiments.simulate import History
 
+from ..processes import HANG, wait_until
 from .fedtest_app.fedtest.task import SEED, TRAINING, new_model, people
-from .processes import Federation, Run, make_key, wait_until
+from .processes import Federation, Run, make_key
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals")
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals"),
+]
 
 
 def simulated(algorithm: str, population: Population, rounds: int) -> History:
@@ -70,10 +74,10 @@ def test_tls_and_keys(tmp_path: Path) -> None:
         keyless = federation.start_node(4, *tls)
         in_clear = federation.start_node(5, "--insecure", "--max-retries", "2")
         for run in runs.values():
-            run.wait(600)
+            run.wait()
         listed = json.loads(federation.flwr("supernode", "list", "--format", "json"))
         for name in (stranger, keyless, in_clear):
-            assert federation.processes[name].wait(timeout=120) != 0, federation.log(name)
+            assert federation.processes[name].wait(timeout=HANG) != 0, federation.log(name)
     assert "Failed to activate SuperNode" in federation.log(stranger)
     assert "must be registered via the CLI" in federation.log(keyless)
     assert "SuperNode ID" not in federation.log(in_clear)
@@ -90,19 +94,21 @@ def test_tls_and_keys(tmp_path: Path) -> None:
 
 
 def test_a_supernode_is_killed_and_one_started_anew(tmp_path: Path) -> None:
-    """Flower lets the dead node's key in again only after a minute, so the new one has its own."""
+    """Flower takes a minute to miss a node, and lets its key in again only then: so the new one
+    has a key of its own."""
     marks = tmp_path / "marks"
     marks.mkdir()
     with Federation(tmp_path / "f", secure=True) as federation:
         for number in range(3):
             federation.start_node(number)
         run = federation.run(
-            folder=tmp_path / "run", rounds=4, marks=marks, pause=3.0, timeout=45.0, min_replies=2
+            folder=tmp_path / "run", rounds=4, marks=marks, hold="2-1", min_replies=2
         )
-        wait_until((marks / "2-1").exists, "node 1 to train in round 2", 300)
+        wait_until((marks / "2-1").exists, "node 1 trains in round 2")
         federation.kill("node1")
+        (marks / "go-on").touch()
         federation.start_node(1, key="replacement")
-        run.wait(600)
+        run.wait()
     records = records_of(run)
     assert [r["round"] for r in records] == [1, 2, 3, 4]
     assert records[0]["clients"] == 3
@@ -116,15 +122,16 @@ def test_a_supernode_is_killed_and_one_started_anew(tmp_path: Path) -> None:
 def test_the_serverapp_is_killed_and_resumes(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    settings = {"folder": tmp_path / "run", "rounds": 5, "nodes": 2, "marks": marks, "pause": 2.0}
+    settings = {"folder": tmp_path / "run", "rounds": 5, "nodes": 2, "marks": marks, "hold": "3-0"}
     with Federation(tmp_path / "f") as federation:
         for number in range(2):
             federation.start_node(number)
         broken = federation.run(**settings)
-        wait_until((marks / "3-0").exists, "node 0 to train in round 3", 300)
+        wait_until((marks / "3-0").exists, "node 0 trains in round 3")
         os.kill(int((marks / "server.pid").read_text()), signal.SIGKILL)
+        (marks / "go-on").touch()
         assert len(records_of(broken)) == 2
-        run = federation.run(**settings).wait(600)
+        run = federation.run(**settings).wait()
     assert "Going on after round 2 of 5" in run.log
     assert len(records_of(run)) == 5
     assert_agree(run, simulated("fedfor", people(2), 5))  # which is the unbroken run's, as above
@@ -135,8 +142,8 @@ def test_bad_nodes_are_named_and_the_others_result_stands(tmp_path: Path) -> Non
     with Federation(tmp_path / "f") as federation:
         for number in range(5):
             federation.start_node(number, fault=faults.get(number, ""))
-        run = federation.run(folder=tmp_path / "run", rounds=2, nodes=5, min_replies=2).wait(600)
-        wait_until(lambda: "finished in" in run.log, "the log", 60)
+        run = federation.run(folder=tmp_path / "run", rounds=2, nodes=5, min_replies=2).wait()
+        wait_until(lambda: "finished in" in run.log, "the log says that the run is over")
     everyone = people(5)
     good = Partition(everyone.split, [everyone.rows(k) for k in (0, 1)])
     assert_agree(run, simulated("fedfor", good, 2))
@@ -161,7 +168,7 @@ def test_other_algorithms_agree_with_the_simulator(tmp_path: Path) -> None:
             for name in names
         }
         for run in runs.values():
-            run.wait(600)
+            run.wait()
     for name, run in runs.items():
         history = simulated(name, people(2), 3)
         assert_agree(run, history)

@@ -15,8 +15,9 @@ import pytest
 
 from fedfor.experiments.folder import RunFolder
 
+from ..processes import HANG, own_port, wait_until
 from .grid import InProcessGrid
-from .processes import BIN, free_port, wait_until
+from .processes import BIN
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/flower.md").read_text()
@@ -59,6 +60,7 @@ def run_app(config: dict[str, object]) -> InProcessGrid:
 NEEDED = ("openssl", "ssh-keygen", "bash")
 
 
+@pytest.mark.cluster
 @pytest.mark.skipif(
     not all(map(shutil.which, NEEDED)), reason=f"docs/flower.md needs {', '.join(NEEDED)}"
 )
@@ -66,7 +68,7 @@ def test_the_commands_make_a_federation(tmp_path: Path) -> None:
     make_ca, link, make_key, register, node, run = blocks(
         "sh", "Three nodes and a server, with TLS and keys"
     )
-    port = free_port()
+    port = own_port()
     env = {
         **{k: v for k, v in os.environ.items() if not k.startswith("FLWR_")},
         "HOME": str(tmp_path),
@@ -80,11 +82,11 @@ def test_the_commands_make_a_federation(tmp_path: Path) -> None:
         block = block.replace("PORT=9093", f"PORT={port}")
         block = block.replace("node-1\n", f"node-{number}\n").replace("node-1 ", f"node-{number} ")
         block = block.replace("partition-id=0", f"partition-id={number - 1}")
-        return block.replace("--port 9201", f"--port {free_port()}")
+        return block.replace("--port 9201", f"--port {own_port()}")
 
     def do(block: str) -> None:
         done = subprocess.run(
-            ["bash", "-euc", block], env=env, capture_output=True, text=True, timeout=300
+            ["bash", "-euc", block], env=env, capture_output=True, text=True, timeout=HANG
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -107,7 +109,9 @@ def test_the_commands_make_a_federation(tmp_path: Path) -> None:
 
     do(ours(make_ca))
     with going_on(ours(link), tmp_path / "link.log"):
-        wait_until(lambda: "running on" in (tmp_path / "link.log").read_text(), "the SuperLink")
+        wait_until(
+            lambda: "running on" in (tmp_path / "link.log").read_text(), "the SuperLink runs"
+        )
         for number in (1, 2, 3):
             do(ours(make_key, number))
         do(ours(register))

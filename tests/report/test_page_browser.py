@@ -14,6 +14,8 @@ from tests.browser import Tab, browser, opened_tab
 
 from .made import flower_extra, made_cohort, made_comparison, made_run
 
+pytestmark = pytest.mark.processes
+
 __all__ = ["browser"]  # a fixture
 
 METHODS = ("fedavg", "fedprox,mu=0.1", "fedavgm", "scaffold", "fedfor")

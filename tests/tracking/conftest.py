@@ -4,6 +4,8 @@ import pytest
 
 from fedfor.tracking import tracking
 
+from ..processes import HANG
+
 
 @pytest.fixture(autouse=True)
 def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -19,4 +21,4 @@ def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("CACHE", "CONFIG", "DATA"):
         monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / "wandb-own"))
-    monkeypatch.setattr(tracking, "PATIENCE", 120.0)  # machines that test are busy
+    monkeypatch.setattr(tracking, "PATIENCE", HANG)

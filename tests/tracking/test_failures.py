@@ -1,12 +1,10 @@
 """A tracker that fails never stops a run, nor changes it."""
 
 import json
-import os
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,30 +12,18 @@ from fedfor.errors import ConfigError
 from fedfor.tracking import follow, known_trackers, tracking
 
 from ..conftest import Cli
+from ..processes import HANG, is_alive, wait_until
 from ..test_cli import SMALL
 from .made import finish, record, write
 from .trackers import witnessed
 
+pytestmark = pytest.mark.processes
+
 HERE = "tests.tracking.trackers"
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def count(folder: Path, what: str) -> int:
     return len(witnessed(folder, what)) if (folder / "witness.jsonl").is_file() else 0
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +87,24 @@ def test_one_that_hangs_is_stopped_and_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracker: str
 ) -> None:
     write(tmp_path, [record(1), record(2)])
-    monkeypatch.setattr(tracking, "PATIENCE", 4.0)
+    wait = tracking._Follower.wait
+
+    def patient_with_witness(follower: Any, seconds: float) -> bool:
+        return wait(follower, HANG if follower.name == f"{HERE}:Witness" else seconds)
+
+    monkeypatch.setattr(tracking, "PATIENCE", 1.0)
+    monkeypatch.setattr(tracking._Follower, "wait", patient_with_witness)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with follow([f"{HERE}:{tracker}", f"{HERE}:Witness"], tmp_path):
-            until(lambda: count(tmp_path, "start") == 2)
+            wait_until(lambda: count(tmp_path, "start") == 2, "both have started")
             finish(tmp_path)
-            until(lambda: count(tmp_path, "pid") == count(tmp_path, "end") == 1)
+            wait_until(
+                lambda: count(tmp_path, "pid") == count(tmp_path, "end") == 1,
+                "one hangs, the other has come to the end",
+            )
     (sentence,) = (str(warning.message) for warning in told)
-    assert sentence == f"{HERE}:{tracker} was not done after 4 s and was stopped"
+    assert sentence == f"{HERE}:{tracker} was not done after 1 s and was stopped"
     (pid,) = witnessed(tmp_path, "pid")
     assert not is_alive(pid)
 
@@ -153,7 +148,7 @@ def test_failures_are_told_while_the_run_goes_on(tmp_path: Path) -> None:
         warnings.simplefilter("always")
         with follow(f"{HERE}:RaisesInLog", tmp_path) as trackers:
             on_round = trackers.beside(calls.append)
-            until(lambda: on_round(1) or bool(told))
+            wait_until(lambda: on_round(1) or bool(told), "its failure is told")
         assert len(told) == 1
     assert calls
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +20,11 @@ from ..conftest import Cli, made_data
 from ..flower.app import client_app, new_model
 from ..flower.grid import InProcessGrid
 from ..paper.made import mini
+from ..processes import HANG, wait_until
 from ..test_cli import SMALL
 from .trackers import witnessed
+
+pytestmark = pytest.mark.processes
 
 WITNESS = "tests.tracking.trackers:Witness"
 
@@ -87,14 +89,6 @@ def test_a_study_is_tracked_with_its_points_in_the_names(fedfor: Cli, tmp_path: 
     assert numbers_of(path.parent) == [1, 2]
 
 
-def until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(
     ("command", "how"),
     [
@@ -114,14 +108,16 @@ def test_a_tracker_is_told_that_a_run_was_cut_off(tmp_path: Path, command: str, 
         env={**os.environ, "PYTHONPATH": root},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        # a shell's background jobs, such as a test run may be, ignore SIGINT and pass that on
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     folder = tmp_path / ("r/runs/fedfor/seed-0" if command == "compare" else "r")
     try:
-        until(lambda: (folder / "witness.jsonl").is_file() and bool(numbers_of(folder)), process)
+        wait_until(
+            lambda: (folder / "witness.jsonl").is_file() and numbers_of(folder),
+            "the tracker knows of a round",
+            process,
+        )
         process.send_signal(how)
-        _, err = process.communicate(timeout=120)  # the tracker's process holds this pipe too
+        _, err = process.communicate(timeout=HANG)  # the tracker's process holds this pipe too
     finally:
         process.kill()
     assert witnessed(folder, "end") == [None]

@@ -94,7 +94,7 @@ class HangsInLog(Witness):
     def _hang(self) -> None:
         self._note("pid", os.getpid())
         while True:
-            time.sleep(60)
+            time.sleep(3600)
 
 
 class HangsInStart(HangsInLog):

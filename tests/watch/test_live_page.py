@@ -1,8 +1,6 @@
 """The live page in a real browser, beside a run that goes on."""
 
-import statistics
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,10 @@ from tests.browser import Tab, browser, opened_tab
 
 from ..report.made import flower_extra, made_comparison, made_record, made_run
 
+pytestmark = pytest.mark.processes
+
 __all__ = ["browser"]  # a fixture
 
-BAR = 2.0
-"""Seconds within which a round is to be seen."""
 HACK = "<img src=x onerror=window.hacked=1>"
 
 
@@ -56,16 +54,15 @@ def state(tab: Tab, words: str) -> None:
     tab.page.wait_for_selector(f'#live[data-state="{words}"]')
 
 
-def test_a_round_is_on_the_page_within_two_seconds(folder: Path, at: WatchServer, tab: Tab) -> None:
+def test_each_round_is_drawn_on_the_page(folder: Path, at: WatchServer, tab: Tab) -> None:
     tab.open(at.url)
     state(tab, "running")
     assert "12 of 36 rounds" in tab.page.inner_text("#live")
-    curve, late = "#curves svg .curve", list[float]()
+    curve = "#curves svg .curve"
     for t in range(4, 8):
         before = tab.page.locator(curve).first.get_attribute("d")
         for run in runs(folder):
             RunFolder(run).append(made_record(t, t / 10))
-        written = time.monotonic()
         tab.page.wait_for_selector(f'#live[data-rounds="{4 * t}"]')
         tab.page.wait_for_function(
             """([curve, before]) => {
@@ -74,9 +71,6 @@ def test_a_round_is_on_the_page_within_two_seconds(folder: Path, at: WatchServer
             }""",
             arg=[curve, before],
         )
-        late.append(time.monotonic() - written)
-    # Of most rounds: a machine that is busy with others may hold up a single one.
-    assert statistics.median(late) < BAR, late
     assert tab.requests[0] == at.url
     assert {url.split("?")[0] for url in tab.requests[1:]} == {f"{at.url}data.json"}
 

@@ -20,7 +20,10 @@ from fedfor.watch.follow import Follower
 from fedfor.watch.live import LivePage
 from fedfor.watch.server import Handler, WatchServer, is_loopback, is_ours, names_of, serve
 
+from ..processes import HANG, wait_until
 from ..report.made import made_comparison, made_record, made_run
+
+pytestmark = pytest.mark.processes
 
 
 @contextmanager
@@ -48,16 +51,20 @@ def at(run: Path) -> Iterator[WatchServer]:
 def ask(
     at: WatchServer, path: str, method: str = "GET", host: str | None = None
 ) -> tuple[HTTPResponse, str]:
-    connection = HTTPConnection("127.0.0.1", at.server_port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", at.server_port, timeout=HANG)
     with closing(connection):
         connection.request(method, path, headers={"Host": host} if host else {})
         answer = connection.getresponse()
         return answer, answer.read().decode()
 
 
+def connected(at: WatchServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", at.server_port), timeout=HANG)
+
+
 def raw(at: WatchServer, request: bytes) -> bytes:
     """All that is answered to these bytes."""
-    with socket.create_connection(("127.0.0.1", at.server_port), timeout=20) as connection:
+    with connected(at) as connection:
         connection.sendall(request)
         found = b""
         while chunk := connection.recv(65536):
@@ -92,10 +99,11 @@ def test_data_come_once_and_again_when_there_is_more(at: WatchServer, run: Path)
     answer, text = ask(at, f"/data.json?seen={seen}")
     assert (answer.status, text) == (204, "")
     RunFolder(run).append(made_record(4, 0.8))
-    deadline = time.monotonic() + 20
-    while (answer := ask(at, f"/data.json?seen={seen}"))[0].status == 204:
-        assert time.monotonic() < deadline
-    data = json.loads(answer[1])
+
+    def news() -> str:
+        return ask(at, f"/data.json?seen={seen}")[1]
+
+    data = json.loads(wait_until(news, "there is news"))
     assert data["live"]["rounds_done"] == 4
     assert ask(at, "/data.json?seen=of-another-server.7.abc")[0].status == 200
 
@@ -268,7 +276,7 @@ def test_ipv6_works_where_there_is_any(run: Path) -> None:
             pytest.skip("no IPv6 on this machine")
     with served(run, "::1") as at:
         assert at.url == f"http://[::1]:{at.server_port}/"
-        with closing(HTTPConnection("::1", at.server_port, timeout=20)) as connection:
+        with closing(HTTPConnection("::1", at.server_port, timeout=HANG)) as connection:
             connection.request("GET", "/data.json")
             assert connection.getresponse().status == 200
 
@@ -292,7 +300,7 @@ def test_a_client_that_says_nothing_is_left(
 ) -> None:
     assert 0 < (Handler.timeout or 0) <= server.LONGEST
     monkeypatch.setattr(Handler, "timeout", 0.1)
-    with socket.create_connection(("127.0.0.1", at.server_port), timeout=20) as silent:
+    with connected(at) as silent:
         assert silent.recv(1) == b""
 
 
@@ -301,7 +309,7 @@ def test_slow_clients_do_not_keep_others_waiting_and_are_hung_up_on(
 ) -> None:
     """Nor those who always have another byte in time."""
     monkeypatch.setattr(Handler, "timeout", None)
-    slow = [socket.create_connection(("127.0.0.1", at.server_port), timeout=20) for _ in range(9)]
+    slow = [connected(at) for _ in range(9)]
     for connection in slow:
         connection.sendall(b"GET / HT")
     assert ask(at, "/data.json")[0].status == 200
@@ -318,14 +326,11 @@ def test_there_is_an_end_to_how_many_connections_are_taken(
 ) -> None:
     monkeypatch.setattr(server, "MOST", 2)
     monkeypatch.setattr(Handler, "timeout", None)
-    slow = [socket.create_connection(("127.0.0.1", at.server_port), timeout=20) for _ in range(3)]
+    slow = [connected(at) for _ in range(3)]
     assert slow[2].recv(1) == b""
     for connection in slow:
         connection.close()
-    deadline = time.monotonic() + 20
-    while at._open:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not at._open, "no connection is open")
     assert ask(at, "/data.json")[0].status == 200
 
 
@@ -334,7 +339,7 @@ def test_clients_that_break_off_leave_nothing_behind(
     at: WatchServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(5):
-        with socket.create_connection(("127.0.0.1", at.server_port), timeout=20) as connection:
+        with connected(at) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             linger = (1).to_bytes(4, "little") + bytes(4)  # reset, and no goodbye
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -368,9 +373,7 @@ def test_a_page_that_waits_for_a_run_comes_again_by_itself(tmp_path: Path) -> No
         data = json.loads(ask(at, "/data.json")[1])
         assert (data["live"]["state"], data["live"]["runs"]) == ("waiting", [])
         made_comparison(path, done=False)
-        deadline = time.monotonic() + 20
-        while 'http-equiv="refresh"' in ask(at, "/")[1]:
-            assert time.monotonic() < deadline
+        wait_until(lambda: 'http-equiv="refresh"' not in ask(at, "/")[1], "the page is whole")
 
 
 def test_a_folder_that_is_moved_stays_on_the_page(at: WatchServer, run: Path) -> None:
@@ -380,12 +383,10 @@ def test_a_folder_that_is_moved_stays_on_the_page(at: WatchServer, run: Path) ->
 
     assert live()["state"] == "running"
     run.rename(run.with_name("away"))
-    deadline = time.monotonic() + 20
-    while (gone := live())["state"] != "gone":
-        assert time.monotonic() < deadline
+    wait_until(lambda: live()["state"] == "gone", "it is seen that the folder is gone")
+    gone = live()
     assert gone["rounds_done"] == 3
     assert "is gone since" in gone["words"]
     assert ask(at, "/")[0].status == 200
     run.with_name("away").rename(run)
-    while live()["state"] != "running":
-        assert time.monotonic() < deadline
+    wait_until(lambda: live()["state"] == "running", "it is seen that the folder is back")

@@ -5,6 +5,8 @@ Everything here is drawn from fixed numbers, not from a run's seed: the data are
 
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -50,13 +52,18 @@ def digit_domains() -> DataSplit:
 
 
 def _handwritten() -> tuple[Tensor, Tensor]:
-    """In a fixed random order: the file's own is by writer."""
-    from sklearn.datasets import load_digits
+    """In a fixed random order: the file's own is by writer.
 
-    bunch = load_digits()
-    order = np.random.default_rng(0).permutation(len(bunch.target))
-    x = torch.tensor(bunch.images[order], dtype=torch.float32)[:, None] / 16
-    return x, torch.tensor(bunch.target[order], dtype=torch.int64)
+    The file comes with scikit-learn, whose import would take longer than all else that a small
+    process does.
+    """
+    package = find_spec("sklearn")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
+    table = table[np.random.default_rng(0).permutation(len(table))]
+    return table[:, :-1].reshape(-1, 1, 8, 8) / 16, table[:, -1].to(torch.int64)
 
 
 def _styled(x: Tensor, style: str, draw: np.random.Generator) -> Tensor:

@@ -126,7 +126,7 @@ def _watch_parent(parent: int, stop: Event) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that putting a cluster away may take."""
 
 _clustered, _put_away = threading.Event(), threading.Event()

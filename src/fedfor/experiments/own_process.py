@@ -26,7 +26,7 @@ Work = Callable[[dict[str, Any], Path], dict[str, Any]]
 PROBLEM = "problem"
 """In an answer: why there is no other."""
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 """Seconds that a process has to end by itself, and to let its workers go."""
 
 
@@ -55,6 +55,9 @@ def ask(module: str, asked: dict[str, Any], limit: float) -> dict[str, Any]:
 def answer(work: Work) -> None:
     """The other side: do the work that was asked for, for as long as somebody wants it."""
     folder = Path(sys.argv[1])
+    # A shell has its background jobs ignore Ctrl-C, and so would this process of theirs, whose
+    # own thread sends it that signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     warnings.simplefilter("ignore")
     asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))

@@ -11,6 +11,8 @@ from fedfor.errors import DataError
 
 from .server import Server, serving
 
+pytestmark = pytest.mark.processes
+
 BODY = bytes(range(256)) * 4_000
 
 

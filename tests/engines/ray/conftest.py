@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import socket
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,10 @@ import pytest
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 
 from ray._private import ray_constants  # noqa: E402
+
+from fedfor.engines.ray import dispatch  # noqa: E402
+
+from ...processes import HANG, own_port, with_variable  # noqa: E402
 
 # All that is started here listens on 127.0.0.1, and whoever seeks it does so there.
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -25,7 +27,12 @@ SOON: dict[str, Any] = {
     "health_check_period_ms": 500,
     "health_check_failure_threshold": 3,
 }
-"""So that a node that is gone is missed after a second or two, not after a quarter of a minute."""
+"""So that a node that is gone is missed after a second or two, not after a quarter of a minute.
+
+One that is slow to answer is not: each question waits for ten seconds.
+"""
+
+NEVER = 1e9
 
 STORE = 80 * 2**20
 """Bytes that a node may keep in shared memory: the least that Ray takes is near it."""
@@ -34,11 +41,12 @@ OF_RAY = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning")
 """Ray leaves it to the garbage collector to close /dev/null."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one process: they share a cluster, and the machine has few cores."""
     for item in items:
         if "tests/engines/ray" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("ray"))
+            if "nodes" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.cluster)
             for kind in OF_RAY:
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
 
@@ -52,7 +60,8 @@ class Nodes:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         self.folder = tempfile.mkdtemp(prefix="fed")  # short: paths of sockets are in it
         os.environ["RAY_TMPDIR"] = self.folder
-        self.client_port = free_port()
+        os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"] = str(int(HANG))
+        self.client_port = own_port()
         head = {"num_cpus": 0, "include_dashboard": False, "_system_config": SOON}
         ports = {"ray_client_server_port": self.client_port}
         self.cluster = Cluster(
@@ -70,7 +79,7 @@ class Nodes:
 
     def actors(self) -> list[str]:
         """The workers that there are, as the system knows them."""
-        names = [_name(pid) for pid in processes(Path(self.folder))]
+        names = [_name(pid) for pid in processes(self.folder)]
         return [name for name in names if name.startswith("ray::Worker")]
 
     def close(self) -> None:
@@ -81,21 +90,9 @@ class Nodes:
         del os.environ["RAY_TMPDIR"]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def processes(place: Path) -> list[int]:
+def processes(place: str | Path) -> list[int]:
     """All that were started by somebody to whom Ray's folder is this."""
-    found, mark = [], f"RAY_TMPDIR={place}\0".encode()
-    for about in Path("/proc").iterdir():
-        try:
-            if about.name.isdigit() and mark in (about / "environ").read_bytes():
-                found.append(int(about.name))
-        except OSError:  # gone meanwhile, or of another user
-            continue
-    return found
+    return with_variable("RAY_TMPDIR", str(place))
 
 
 def _name(pid: int) -> str:
@@ -105,11 +102,12 @@ def _name(pid: int) -> str:
         return ""
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No slice is given to a second worker because the first is slow, as on a busy machine any may
+    be: who is lost is then missed by whoever waits for its slice, in that round."""
+    monkeypatch.setattr(dispatch, "SLOW", (1.0, NEVER))
+    monkeypatch.setattr(dispatch, "UNKNOWN", NEVER)
 
 
 @pytest.fixture(scope="package")

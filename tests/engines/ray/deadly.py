@@ -1,4 +1,4 @@
-"""Losses that befall a worker once, in the middle of a round. Workers import them."""
+"""Losses that harm a worker in the middle of a round. Workers import them."""
 
 import os
 import signal
@@ -34,14 +34,14 @@ def killing(outputs: Tensor, targets: Tensor, *, flag: Path, times: int = 1) -> 
 
 
 def halting(outputs: Tensor, targets: Tensor, *, flag: Path) -> Tensor:
-    """A worker says on which node it is, and does no more for a minute. One node is spared."""
+    """A worker says on which node it is, and does no more. One node is spared."""
     import ray
 
     spared = flag.with_suffix(".spared").read_text()
     if is_worker() and ray.get_runtime_context().get_node_id() != spared and befallen(flag):
         flag.with_suffix(".writing").write_text(ray.get_runtime_context().get_node_id())
         flag.with_suffix(".writing").rename(flag)
-        time.sleep(60)
+        time.sleep(3600)
     return nn.functional.cross_entropy(outputs, targets)
 
 
@@ -54,9 +54,13 @@ def stopping(outputs: Tensor, targets: Tensor, *, flag: Path) -> Tensor:
     return nn.functional.cross_entropy(outputs, targets)
 
 
-def failing(outputs: Tensor, targets: Tensor, *, flag: Path) -> Tensor:
-    """The training of one client goes wrong. The worker is none the worse for it."""
-    if is_worker() and befallen(flag):
+def failing(outputs: Tensor, targets: Tensor, *, flag: Path, batch: int) -> Tensor:
+    """While the flag is there, whoever has a batch of so many cannot be trained by any worker.
+
+    No worker is the worse for it. If only one of them failed, another that was given the same
+    clients, because the first was slow, would make it good.
+    """
+    if len(targets) == batch and is_worker() and flag.exists():
         raise RuntimeError("it was to be")
     return nn.functional.cross_entropy(outputs, targets)
 

@@ -123,7 +123,7 @@ class ScriptedCrew(Crew):
     def _hire(self) -> None:
         number, self._next = self._next, self._next + 1
         self.hired += 1
-        about = About("node", f"host-{number}", 1000 + number, sees=False)
+        about = About("node", f"host-{number}", 1000 + number, sees=False, memory=1)
         reference = Reference(self.ray.now + self.ray.start, self.unable or about)
         self._starting[reference] = Member(number, Actor(self.ray, number))
         self._last_news = self.ray.now

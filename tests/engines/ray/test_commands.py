@@ -13,7 +13,8 @@ from fedfor.engines.ray.cluster import SOON, require_somebody
 from fedfor.experiments.folder import RunFolder
 
 from ...conftest import Cli
-from .conftest import Nodes, wait_for
+from ...processes import wait_until
+from .conftest import Nodes
 
 ALGORITHMS = ("fedavg", "fedfor", "scaffold")
 SETTINGS = (
@@ -50,7 +51,7 @@ def test_a_comparison_has_the_numbers_of_serial(nodes: Nodes, fedfor: Cli, tmp_p
         assert sum(worker["clients"] for worker in record["workers"]) == 5
         assert all(0 <= worker["busy"] <= 1 for worker in record["workers"])
         assert any(worker["busy"] > 0 for worker in record["workers"])
-    wait_for(lambda: not nodes.actors())
+    wait_until(lambda: not nodes.actors(), "all workers are gone")
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_a_model_that_cannot_be_sent_is_told(
     assert "the run cannot be sent to workers (" in said
     assert "cannot pickle '_thread.lock' object" in said
     assert "Traceback" not in said
-    wait_for(lambda: not nodes.actors())
+    wait_until(lambda: not nodes.actors(), "all workers are gone")
 
 
 def test_a_device_of_no_kind_is_refused_before_anything_is_started(

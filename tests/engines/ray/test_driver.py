@@ -17,7 +17,10 @@ import pytest
 from fedfor.protocol.states import SEEN
 
 from ...conftest import Cli
-from .conftest import LOOPBACK, Nodes, processes, wait_for
+from ...processes import HANG, wait_until
+from .conftest import LOOPBACK, Nodes, processes
+
+pytestmark = pytest.mark.cluster
 
 SETTINGS = {
     "algorithm.name": "scaffold",
@@ -36,15 +39,28 @@ def command(folder: Path, engine: str, rounds: int, *more: str) -> list[str]:
     return ["run", "prior-shift", *settings, *chosen]
 
 
-def start(words: list[str], cwd: Path, **how: Any) -> "subprocess.Popen[str]":
+def start(words: list[str], cwd: Path, **how: Any) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-m", "fedfor", *words],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         **how,
     )
+
+
+def end(driver: "subprocess.Popen[bytes]") -> str:
+    """What it has said, once it has ended by itself."""
+    out, _ = driver.communicate(timeout=HANG)
+    return out.decode()
+
+
+def wait_for_rounds(driver: "subprocess.Popen[bytes]", folder: Path, rounds: int) -> None:
+    try:
+        wait_until(lambda: len(records(folder)) >= rounds, f"{rounds} rounds in {folder}", driver)
+    except AssertionError as error:
+        driver.kill()
+        raise AssertionError(f"{error}\n{driver.communicate()[0].decode()}") from error
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -57,8 +73,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 def killed_after(folder: Path, rounds: int, words: list[str], cwd: Path) -> None:
     driver = start(words, cwd)
     try:
-        wait_for(lambda: len(records(folder)) >= rounds or driver.poll() is not None)
-        assert driver.poll() is None, driver.communicate()
+        wait_for_rounds(driver, folder, rounds)
     finally:
         driver.kill()
         driver.communicate()
@@ -80,38 +95,38 @@ def test_a_driver_that_is_killed_goes_on_with_fewer_nodes_and_on_another_cluster
         nodes.add()
     assert len(records(folder)) < rounds
     last = start(["resume", str(folder), "--engine=ray", "--workers=1"], tmp_path)
-    assert last.wait(120) == 0, last.communicate()
-    last.communicate()
+    out = end(last)
+    assert last.returncode == 0, out
 
     assert records(folder) == records(tmp_path / "whole")
     ours, whole = (path / "model.safetensors" for path in (folder, tmp_path / "whole"))
     assert ours.read_bytes() == whole.read_bytes()
-    wait_for(lambda: not nodes.actors())
+    wait_until(lambda: not nodes.actors(), "all workers are gone")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_an_interrupted_comparison_leaves_nothing_behind(place: Path, tmp_path: Path) -> None:
     """Its cluster is another process's than that which is told first."""
-    before, folder = shared_memory(), tmp_path / "compared"
+    folder = tmp_path / "compared"
     settings = ["--set=rounds=100000", "--set=model.name=linear", "--seeds=1", "--workers=2"]
     algorithms = ["--algorithm=scaffold", "--algorithm=fedavg"]
     words = ["compare", "prior-shift", *algorithms, *settings, "--engine=ray", f"--out={folder}"]
     driver = start(words, tmp_path, start_new_session=True)
     run = folder / "runs/scaffold/seed-0"
     try:
-        wait_for(lambda: len(records(run)) >= 2 or driver.poll() is not None)
-        assert driver.poll() is None, driver.communicate()
+        wait_for_rounds(driver, run, 2)
         assert list((run / "clients").glob(f"{SEEN}*"))
+        shared = shared_memory(processes(place))
         os.killpg(driver.pid, signal.SIGINT)
-        out, _ = driver.communicate(timeout=60)
+        out = end(driver)
     finally:
         driver.kill()
         driver.communicate()
     assert "Traceback" not in out
     assert f"fedfor resume {folder}" in out.replace("\n", "")
-    wait_for(lambda: not processes(place), 20)
+    wait_until(lambda: not processes(place), "the cluster is gone")
     assert not list(place.iterdir())
-    assert shared_memory() <= before
+    assert not any(path.exists() for path in shared)
     assert not list((run / "clients").glob(f"{SEEN}*"))
 
 
@@ -120,12 +135,12 @@ def test_a_driver_from_outside_the_cluster(nodes: Nodes, tmp_path: Path, fedfor:
     assert code == 0, told
     address = f"ray://127.0.0.1:{nodes.client_port}"
     driver = start(command(tmp_path / "run", address, 4, "--workers=2"), tmp_path)
-    out, _ = driver.communicate(timeout=120)
+    out = end(driver)
     assert driver.returncode == 0, out
     assert records(tmp_path / "run") == records(tmp_path / "whole")
     ours, whole = (path / "model.safetensors" for path in (tmp_path / "run", tmp_path / "whole"))
     assert ours.read_bytes() == whole.read_bytes()
-    wait_for(lambda: not nodes.actors())
+    wait_until(lambda: not nodes.actors(), "all workers are gone")
 
 
 def test_a_worker_stands_still_for_a_driver_from_outside(nodes: Nodes, tmp_path: Path) -> None:
@@ -136,11 +151,11 @@ def test_a_worker_stands_still_for_a_driver_from_outside(nodes: Nodes, tmp_path:
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 1
-    wait_for(lambda: not nodes.actors())
+    wait_until(lambda: not nodes.actors(), "all workers are gone")
 
 
 @pytest.fixture
@@ -153,9 +168,10 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def shared_memory() -> set[str]:
-    names = {path.name for path in Path("/dev/shm").iterdir()}
-    return {name for name in names if "plasma" in name or "ray" in name}
+def shared_memory(pids: list[int]) -> set[Path]:
+    """What these processes hold there, as far as it has a name."""
+    found = {Path(link) for pid in pids for link in links(pid) if link.startswith("/dev/shm/")}
+    return {path for path in found if path.exists()}
 
 
 def assert_on_loopback(pids: list[int]) -> None:
@@ -182,29 +198,28 @@ def links(pid: int) -> list[str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("how", ["to the end", "SIGINT", "SIGTERM", "SIGKILL"])
 def test_nothing_is_left_behind(place: Path, tmp_path: Path, how: str) -> None:
-    before = shared_memory()
-    folder = tmp_path / "run"
+    folder, shared = tmp_path / "run", set[Path]()
     rounds = 3 if how == "to the end" else 100_000
     driver = start(command(folder, "ray", rounds, "--workers=2"), tmp_path)
     try:
-        wait_for(lambda: len(records(folder)) >= 2 or driver.poll() is not None)
         if how != "to the end":
-            assert driver.poll() is None, driver.communicate()
+            wait_for_rounds(driver, folder, 2)
+            shared = shared_memory(processes(place))
             assert len(processes(place)) > 4  # so that what is looked for below can be found
             assert_on_loopback(processes(place))
             driver.send_signal(getattr(signal, how))
-        out, _ = driver.communicate(timeout=60)
+        out = end(driver)
     finally:
         driver.kill()
         driver.communicate()
     assert "Traceback" not in out
     if how == "SIGINT":
         assert f"fedfor resume {folder}" in out.replace("\n", "")
-    wait_for(lambda: not processes(place), 150)
-    assert shared_memory() <= before
+    wait_until(lambda: not processes(place), "the cluster is gone")
+    assert not any(path.exists() for path in shared)
     if how == "SIGKILL":  # which leaves no time to tidy up: the next one does
         assert list(place.iterdir())
         ended = start([*command(tmp_path / "next", "ray", 1), "--workers=1"], tmp_path)
-        assert ended.wait(60) == 0, ended.communicate()
-        ended.communicate()
+        out = end(ended)
+        assert ended.returncode == 0, out
     assert not list(place.iterdir())

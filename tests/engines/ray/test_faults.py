@@ -17,14 +17,14 @@ from fedfor.algorithms import algorithm
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.clustered import Clustered, make_ray_engine
 from fedfor.engines.fisher import Loss
-from fedfor.engines.ray import dispatch
 from fedfor.engines.ray import pool as pool_module
 from fedfor.errors import FedforError
 from fedfor.experiments.simulation import Record, Simulation
 from fedfor.experiments.store import DiskStore, MemoryStore, Store
 
+from ...processes import wait_until
 from ..stacks import build, everything, ragged
-from .conftest import Nodes, wait_for
+from .conftest import Nodes
 from .deadly import halting, killing, stopping
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def assert_undisturbed(run: Simulation, records: list[Record], name: str = "scaf
         assert {key: mine[key] for key in theirs} == theirs
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_worker_that_is_killed(
     nodes: Nodes, tmp_path: Path, caplog: pytest.LogCaptureFixture, on_disk: bool
@@ -96,6 +97,7 @@ def test_a_worker_that_is_killed(
     assert "of round 1; done again elsewhere" in line
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_slice_that_ends_whoever_takes_it(nodes: Nodes, tmp_path: Path) -> None:
     loss = functools.partial(killing, flag=tmp_path / "killed", times=100)
     with on_cluster(nodes.address, loss, "fedfor", workers=1) as run:
@@ -104,14 +106,10 @@ def test_a_slice_that_ends_whoever_takes_it(nodes: Nodes, tmp_path: Path) -> Non
         assert "\n" not in str(told.value)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_node_that_is_lost(
-    nodes: Nodes,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    nodes: Nodes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Or another might do the slice, and the run be over, before the node is missed.
-    monkeypatch.setattr(dispatch, "SLOW", (1.0, 1e9))
     flag = tmp_path / "halted"
     with (
         on_cluster(nodes.address, functools.partial(halting, flag=flag)) as run,
@@ -130,12 +128,19 @@ def node_of_driver(run: Simulation) -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def wait_for_all_workers(run: Simulation) -> None:
+    crew = cast("RayEngine", run.engine).pool.crew
+    while awaited := crew.awaited:
+        crew.welcome(awaited[0])
+    assert len(crew.members) == crew.wanted
+
+
 @contextmanager
 def losing(nodes: Nodes, flag: Path) -> Iterator[None]:
     """Switches off the node that has put its name there, and another on in its place."""
 
     def wait_and_lose() -> None:
-        wait_for(flag.exists)
+        wait_until(flag.exists, "a worker stands still")
         named = flag.read_text()
         nodes.lose(next(n for n in nodes.cluster.worker_nodes if n.node_id == named))
 
@@ -148,23 +153,26 @@ def losing(nodes: Nodes, flag: Path) -> Iterator[None]:
         nodes.add()
 
 
+@pytest.mark.usefixtures("patient")
 def test_sums_that_went_with_their_node(
     nodes: Nodes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clients were all trained, but nobody has added up what they sent."""
-    merged, lost, spared = pool_module.merged, list[str](), list[str]()
+    add_up, lost, spared = pool_module.Pool._add_up, list[str](), list[str]()
 
-    def merged_too_late(crew: Any, sums: Any) -> Any:
+    def add_up_too_late(pool: Any, job: Any) -> Any:
         if not lost:
-            there = [member.about.node for member in crew.members.values()]
+            workers = [answer.worker for answer in job.answers.values()]
+            there = [pool.crew.members[worker].about.node for worker in workers]
             lost.append(next(node for node in there if node not in spared))
             nodes.lose(next(n for n in nodes.cluster.worker_nodes if n.node_id == lost[0]))
-        return merged(crew, sums)
+        return add_up(pool, job)
 
-    monkeypatch.setattr(pool_module, "merged", merged_too_late)
+    monkeypatch.setattr(pool_module.Pool, "_add_up", add_up_too_late)
     try:
         with on_cluster(nodes.address, nn.functional.cross_entropy) as run:
             spared.append(node_of_driver(run))
+            wait_for_all_workers(run)  # so that each has a slice
             records = [run.round() for _ in range(ROUNDS)]
             assert_undisturbed(run, records)
     finally:
@@ -183,4 +191,5 @@ def test_a_worker_that_stands_still(
         assert_undisturbed(run, records)
     assert sum(r.get("slices_repeated", 0) for r in records) >= 1
     assert any(r.message.startswith("slow: ") for r in caplog.records)
-    wait_for(lambda: not Path(f"/proc/{flag.read_text()}").exists())  # nor is it left behind
+    worker = Path(f"/proc/{flag.read_text()}")
+    wait_until(lambda: not worker.exists(), "the worker that stood still is gone")

@@ -19,6 +19,8 @@ from ..stacks import ragged
 from .conftest import Nodes
 from .deadly import Hungry, killing
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 TRAINING = Training(epochs=1, batch_size=7, lr=0.05)
 
 

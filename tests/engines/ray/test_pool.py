@@ -6,16 +6,18 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from fedfor.engines.engine import Roster
 from fedfor.engines.ray.costs import WORTH_SPLITTING, Costs, Ledger, Piece, Took
+from fedfor.engines.ray.crew import Member
 from fedfor.engines.ray.dispatch import Answer
-from fedfor.engines.ray.engine import RayEngine
+from fedfor.engines.ray.engine import RayEngine, RoundJob
 from fedfor.engines.ray.merge import LostSumsError
 from fedfor.engines.ray.orders import Problem, Report
 from fedfor.engines.ray.pool import Pool
 from fedfor.errors import ConfigError, FedforError
 from fedfor.experiments.store import MemoryStore
 
-from .alone import Driver
+from .alone import CLIENTS, Driver
 
 
 @pytest.fixture
@@ -100,3 +102,26 @@ def test_what_one_run_learns_of_workers_serves_the_others(pool: Pool) -> None:
         first.ledger.learn([Took(0, [2], [1.0], [1.0]), Took(1, [0, 1], [1.0] * 2, [3.0] * 2)])
     assert pool.speeds[1] < pool.speeds[0]
     assert second.ledger.speed(1) == pool.speeds[1]
+
+
+def test_a_record_has_the_memory_of_each_worker_also_of_one_without_a_slice(pool: Pool) -> None:
+    """Whoever is done first may take all: the other is there still, and holds what it holds."""
+    driver = Driver()
+    engine = RayEngine(pool, driver.federation, block=1, states=MemoryStore())
+    pool.crew.members = {0: Member(0, None, memory=500), 1: Member(1, None, memory=300)}
+
+    def record(memory: int) -> list[dict[str, Any]]:
+        roster = Roster(1, CLIENTS, driver.population, None)
+        job = RoundJob(engine, driver.server.message(), roster)
+        report = Report(seconds=[0.0] * len(CLIENTS), memory=memory)
+        job.answers[Piece(0, 0, len(CLIENTS), 1.0)] = Answer(0, report, (), 1.0)
+        job.learn()
+        return cast("list[dict[str, Any]]", job._told()["workers"])
+
+    idle = {"worker": 1, "busy": 0.0, "clients": 0, "memory": 300}
+    for memory in (700, 600):
+        assert record(memory) == [
+            {"worker": 0, "busy": 0.0, "clients": len(CLIENTS), "memory": memory},
+            idle,
+        ]
+    assert pool.crew.members[0].memory == 600

@@ -11,17 +11,21 @@ from fedfor.experiments.folder import RunFolder
 from fedfor.report.loading import load_runs
 
 from ...conftest import Cli
+from ...processes import HANG
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
 
 
 def memory(clients: int, cohort: int, rounds: int) -> list[tuple[int, list[int]]]:
     """Bytes of the driver and of each worker, round by round."""
     words = ["-m", "tests.engines.ray.measured", *map(str, (clients, cohort, rounds))]
     done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=HANG
     )
     assert done.returncode == 0, done.stderr
     told: list[tuple[int, list[int]]] = json.loads(done.stdout)

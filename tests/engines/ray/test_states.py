@@ -31,6 +31,8 @@ from ..stacks import build, everything, ragged
 from .conftest import Nodes
 from .deadly import failing, killing
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 TRAINING = Training(epochs=1, batch_size=7, lr=0.05)
 CLIENTS = (4, 18, 11, 25, 5, 12, 9, 14)
 STATEFUL = ("scaffold", "feddyn", "fedcurv")
@@ -141,21 +143,21 @@ def test_states_are_those_of_one_process_whoever_is_lost(
 
 
 def test_a_round_that_fails_leaves_the_state_of_before(nodes: Nodes, tmp_path: Path) -> None:
-    """Though other clients' part in it was done."""
+    """Though other clients' part in it was done. Client 6 alone has a batch of two."""
     disk = DiskStore(tmp_path / "states")
     stores: dict[tuple[str, str], Store] = {("scaffold", "memory"): MemoryStore()}
     stores["scaffold", "disk"] = disk
-    armed = tmp_path / "failed.0"
-    armed.touch()
-    loss = functools.partial(failing, flag=tmp_path / "failed")
+    armed = tmp_path / "armed"
+    loss = functools.partial(failing, flag=armed, batch=2)
     with sweep(nodes, loss, stores) as (runs, _):
         round_of_all(runs)
         latest = [disk.latest(client) for client in range(len(CLIENTS))]
+        armed.touch()
         for run in runs.values():
-            armed.unlink()
-            with pytest.raises(FedforError, match=r"training client \d+ failed .* it was to be"):
+            with pytest.raises(FedforError, match=r"training client 6 failed .* it was to be"):
                 run.round()
             assert_as_after(run, 1, "scaffold")
+        armed.unlink()
         assert [disk.latest(client) for client in range(len(CLIENTS))] == latest
         written = [round_ for _, round_ in disk.files.found()]
         assert 2 in written  # what nobody asks for, and the round done again will replace

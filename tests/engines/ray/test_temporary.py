@@ -59,6 +59,7 @@ def test_two_at_once_leave_each_other_alone(place: Path) -> None:
     assert names(place) == []
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_what_a_killed_process_has_left_goes_when_the_next_comes(place: Path) -> None:
     here, there = multiprocessing.get_context("spawn").Pipe()

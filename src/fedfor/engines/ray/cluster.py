@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import socket
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,12 @@ log = logging.getLogger("fedfor")
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 SOON_GONE = {"gcs_rpc_server_reconnect_timeout_s": 15}
 """How long Ray's helpers seek a cluster of our own, of which all else dies with us."""
+
+PATIENCE = 300.0
+"""Seconds in which a cluster that is too busy to let us in is asked again."""
+
+AGAIN_AFTER = 2.0
+"""Seconds between two such questions."""
 
 SOON = 10.0
 """Seconds for somebody to answer at the address of a cluster. Ray itself tries for minutes."""
@@ -70,14 +77,21 @@ class Cluster:
                 f"there is no Ray cluster at {address} ({in_short(error)}); start one with 'ray "
                 "start --head', or leave the address out for a cluster on this machine alone"
             ) from error
-        try:
-            ray.init(address=address, **QUIET)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            self._ours = False
-            raise ConfigError(
-                f"the Ray cluster at {address} did not let us in ({in_short(error)}); is it of "
-                f"Ray {ray.__version__} and this Python? If so it may be busy: try again"
-            ) from error
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                ray.init(address=address, **QUIET)
+            except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+                if _is_busy(error) and time.monotonic() < until:
+                    log.info("the Ray cluster at %s is busy; it is asked again", address)
+                    time.sleep(AGAIN_AFTER)
+                    continue
+                self._ours = False
+                raise ConfigError(
+                    f"the Ray cluster at {address} did not let us in ({reason(error)}); is it of "
+                    f"Ray {ray.__version__} and this Python? If so it may be busy: try again"
+                ) from error
+            return
 
     def close(self) -> None:
         if self._ours:
@@ -102,6 +116,20 @@ def _on_loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _is_busy(error: Exception) -> bool:
+    """Ray's proxy starts a process for each driver from outside, and gives it half a minute."""
+    return isinstance(error, ConnectionAbortedError) and bool(
+        re.search("Proxy failed to Connect|Starting Ray client server failed", str(error))
+    )
+
+
+def reason(error: BaseException) -> str:
+    """The last line of what Ray says, which is what happened."""
+    cause = getattr(error, "cause", None) or error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]
 
 
 def require_somebody(address: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import FedforError
 from ...protocol.states import SEEN
 from ..clustered import MOST
-from .cluster import Cluster, imported
+from .cluster import Cluster, imported, reason
 from .worker import CONTROL, About, Worker
 
 log = logging.getLogger("fedfor")
@@ -33,6 +33,9 @@ class Member:
     """None until it is ready."""
     busy: Any = None
     """The reference that it will answer by, while it is at work."""
+
+    memory: int = 0
+    """Bytes that its process holds in memory, as it last said."""
 
     @property
     def idle(self) -> bool:
@@ -99,7 +102,7 @@ class Crew:
         member = self._starting.pop(reference)
         self._last_news = time.monotonic()
         try:
-            member.about = imported().get(reference)
+            member.about = about = imported().get(reference)
         except imported().exceptions.RayError as error:
             self._failed_starts += 1
             if self._failed_starts > MOST_LOST_AT_START:
@@ -109,6 +112,7 @@ class Crew:
                 ) from error
             self._hire()
             return
+        member.memory = about.memory
         self.members[member.number] = member
 
     def halve(self) -> None:
@@ -147,10 +151,3 @@ class Crew:
                 self._seen.unlink(missing_ok=True)
                 self._seen = None
             self._cluster.close()
-
-
-def reason(error: BaseException) -> str:
-    """The last line of what Ray says, which is what happened."""
-    cause = getattr(error, "cause", None) or error
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]

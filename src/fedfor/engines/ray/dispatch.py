@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ...errors import FedforError
-from .cluster import imported
+from .cluster import imported, reason
 from .costs import Piece
-from .crew import Crew, Member, reason
+from .crew import Crew, Member
 
 log = logging.getLogger("fedfor")
 

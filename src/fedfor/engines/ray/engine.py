@@ -197,7 +197,10 @@ class RoundJob:
     def learn(self) -> None:
         """What each client took, and who ran out of memory."""
         self.engine.ledger.learn([self._took(p, answer) for p, answer in self.answers.items()])
+        members = self.engine.pool.crew.members
         for answer in self.answers.values():
+            if answer.worker in members and answer.report.problem is None:
+                members[answer.worker].memory = answer.report.memory
             if answer.report.halvings:
                 self._halvings += answer.report.halvings
                 log.warning(
@@ -227,13 +230,16 @@ class RoundJob:
     def _told(self) -> dict[str, object]:
         """How busy each worker was with this run, and what went wrong on the way."""
         seconds, dispatch = time.perf_counter() - self.began, self.engine.pool.dispatch
-        nothing = {"busy": 0.0, "clients": 0}
-        found: dict[int, dict[str, Any]] = {n: dict(nothing) for n in self.engine.pool.crew.members}
+        nothing = {"busy": 0.0, "clients": 0, "memory": 0}
+        found: dict[int, dict[str, Any]] = {
+            number: nothing | {"memory": member.memory}
+            for number, member in self.engine.pool.crew.members.items()
+        }
         for piece, answer in self.answers.items():
             about = found.setdefault(answer.worker, dict(nothing))
             about["busy"] += sum(answer.report.seconds) / seconds
             about["clients"] += sum(map(len, self.leaves[piece.first : piece.last]))
-            about["memory"] = max(about.get("memory", 0), answer.report.memory)
+            about["memory"] = max(about["memory"], answer.report.memory)
         workers = [
             {"worker": number, **about, "busy": round(about["busy"], 4)}
             for number, about in sorted(found.items())

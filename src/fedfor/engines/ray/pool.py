@@ -12,9 +12,9 @@ import numpy as np
 from ...errors import ConfigError, FedforError
 from ...importing import told
 from ..engine import Exam, Marks, Score, evaluation_batch, score
-from .cluster import Cluster, imported
+from .cluster import Cluster, imported, reason
 from .costs import WORTH_SPLITTING, Piece, cut
-from .crew import Crew, Member, reason
+from .crew import Crew, Member
 from .dispatch import MOST_TRIES, Answer, Dispatch
 from .merge import LostSumsError, merged
 from .orders import DATA, Paper, Place

@@ -60,6 +60,8 @@ class About:
     pid: int
     sees: bool
     """Whether it sees the folder of clients' state."""
+    memory: int
+    """Bytes that the process holds in memory."""
 
 
 class Worker:
@@ -74,7 +76,8 @@ class Worker:
         self._unwanted: set[int] = set()
 
     def ready(self, seen: str | None) -> About:
-        return About(_node(), _address(), os.getpid(), seen is not None and Path(seen).is_file())
+        sees = seen is not None and Path(seen).is_file()
+        return About(_node(), _address(), os.getpid(), sees, resident_bytes())
 
     @ray.method(concurrency_group=CONTROL)
     def here(self) -> None:

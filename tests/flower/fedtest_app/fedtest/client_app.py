@@ -19,7 +19,8 @@ def train(message: Message, context: Context) -> Message:
     if config["marks"]:
         mark = f"{message.content['config']['server-round']}-{number}"
         (Path(config["marks"]) / mark).touch()
-        time.sleep(config["pause"])
+        while mark == config["hold"] and not (Path(config["marks"]) / "go-on").exists():
+            time.sleep(0.05)
     if fault == "raise":
         raise RuntimeError("the disk of this node is full")
     data = people(config["nodes"]).samples(number, 1)
