@@ -13,6 +13,8 @@ from fedfor import cli
 from fedfor.data import DataSplit, LabelledData
 
 torch.set_num_threads(1)
+# Two threads of each of several processes on two cores mostly wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # A shell has its background jobs ignore Ctrl-C, and whatever they start ignores it too. Tests
 # that interrupt a process would wait for ever; so it is here as in the foreground.

@@ -7,6 +7,8 @@ A block is a fence of `sh` with one command, followed by what it printed between
 """
 
 import argparse
+import contextlib
+import io
 import re
 import shlex
 import subprocess
@@ -35,16 +37,31 @@ def filled(page: str) -> str:
 
 def _output(command: str) -> str:
     name, *arguments = shlex.split(command)
-    if name not in ("fedfor", "python"):
+    if name == "fedfor":
+        return _of_fedfor(arguments)
+    if name != "python":
         sys.exit(f"{command}: only fedfor and python can be run")
-    # The interpreter that runs this, whichever environment it is in.
-    module = ["-m", "fedfor"] if name == "fedfor" else []
-    done = subprocess.run(
-        [sys.executable, *module, *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{command}: {done.stderr.strip()}")
     return done.stdout.strip()
+
+
+def _of_fedfor(arguments: list[str]) -> str:
+    """In this process, so that what all of them import is imported once."""
+    from fedfor.cli import main
+
+    out, before = io.StringIO(), sys.argv
+    sys.argv = ["fedfor", *arguments]
+    try:
+        with contextlib.redirect_stdout(out):
+            main()
+    except SystemExit as end:
+        if end.code:
+            raise
+    finally:
+        sys.argv = before
+    return out.getvalue().strip()
 
 
 def main() -> None:

@@ -39,6 +39,7 @@ from .stacks import (
 )
 
 
+@pytest.mark.xdist_group("sweeps")  # what they are compared with is worked out once
 @pytest.mark.parametrize("lanes", [None, 5], ids=["whole", "chunked"])
 @pytest.mark.parametrize("make", [mlp, norm_cnn, resnet20], ids=lambda m: m.__name__)
 def test_a_sweep_of_all_algorithms_is_each_alone(
