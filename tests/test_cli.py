@@ -28,6 +28,7 @@ SMALL = [
 TOO_MANY = f"population.clients={10**10}"
 
 
+@pytest.mark.fast
 def test_version_and_help(fedfor: Cli) -> None:
     assert fedfor("--version") == (0, f"fedfor {__version__}\n", "")
     code, out, _ = fedfor("--help")
@@ -38,6 +39,7 @@ def test_version_and_help(fedfor: Cli) -> None:
         assert fedfor(command, "--help")[0] == 0
 
 
+@pytest.mark.fast
 def test_algorithms(fedfor: Cli) -> None:
     code, out, _ = fedfor("algorithms")
     assert code == 0
@@ -50,6 +52,7 @@ def test_algorithms(fedfor: Cli) -> None:
     assert "batch-norm" in out
 
 
+@pytest.mark.fast
 def test_configs(fedfor: Cli) -> None:
     assert "covariate-shift" in fedfor("configs")[1]
     code, out, _ = fedfor("configs", "prior-shift")
@@ -60,6 +63,7 @@ def test_configs(fedfor: Cli) -> None:
     assert "did you mean 'prior-shift'" in fedfor("configs", "prior")[2]
 
 
+@pytest.mark.fast
 def test_run_and_resume(fedfor: Cli) -> None:
     code, out, err = fedfor("run", "prior-shift", *SMALL, "--set", "algorithm.alpha=3", "-o", "r")
     assert (code, err) == (0, "")
@@ -115,6 +119,7 @@ def nan_data() -> str:
     return npz(x_train=x)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
@@ -147,6 +152,7 @@ def test_own_data_runs(fedfor: Cli) -> None:
     assert (code, err) == (0, "")
 
 
+@pytest.mark.fast
 def test_other_bad_inputs(fedfor: Cli) -> None:
     Path("broken.toml").write_text("[training\nlr = 1")
     Path("bad.py").write_text("def x(:\n")
@@ -212,6 +218,7 @@ def test_a_checkpoint_cut_in_half(fedfor: Cli) -> None:
     assert "the model is lost" in err
 
 
+@pytest.mark.fast
 def test_divergence_is_exit_code_3_and_keeps_the_folder(fedfor: Cli) -> None:
     words = ["--set", "training.lr=1e30", "--set", "model.name=mlp", "-o", "r"]
     code, _, err = fedfor("run", "prior-shift", *SMALL, *words)
@@ -233,6 +240,7 @@ def test_a_warning_is_one_line(fedfor: Cli) -> None:
     assert err.count("warning") == 1
 
 
+@pytest.mark.fast
 def test_import_is_light() -> None:
     """What `import fedfor` and --help load is a cost in every process: not torch."""
     code = "import sys, fedfor, fedfor.cli; sys.exit('torch' in sys.modules)"

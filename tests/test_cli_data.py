@@ -7,6 +7,8 @@ import pytest
 from .conftest import Cli
 from .data.official import tiny
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture
 def fedfor(

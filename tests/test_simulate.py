@@ -4,6 +4,8 @@ from torch import nn
 
 import fedfor
 
+pytestmark = pytest.mark.fast
+
 
 def test_five_lines() -> None:
     clients = fedfor.data.LongTail(fedfor.data.digits(), clients=10**10, seed=0, share=0.3)

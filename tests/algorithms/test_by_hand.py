@@ -19,6 +19,8 @@ from fedfor.algorithms import (
 
 from .scalar import Federation
 
+pytestmark = pytest.mark.fast
+
 
 def federation(client: ClientOpt, **other: object) -> Federation:
     return Federation(Algorithm(client=client, **other))  # type: ignore[arg-type]

@@ -24,6 +24,8 @@ from fedfor.algorithms.fedfor import fedfor_gradient, fedfor_linear_gradient
 from fedfor.algorithms.fedpd import fedpd_gradient
 from fedfor.algorithms.fedprox import fedprox_gradient
 
+pytestmark = pytest.mark.fast
+
 LR, STEPS = 0.05, 7
 LOCAL = Local(lr=LR, steps=STEPS)
 

@@ -39,6 +39,8 @@ from fedfor.experiments.simulation import Simulation
 from fedfor.models import cnn, cnn_bn, mlp
 from fedfor.tensors import Tensors
 
+pytestmark = pytest.mark.fast
+
 
 def simulation(
     split: DataSplit,

@@ -6,6 +6,8 @@ from fedfor.algorithms import PRESETS, Algorithm, FedAdam, FedFOR, algorithm, se
 from fedfor.algorithms.fedfor import _warn_that_equation_explodes
 from fedfor.errors import ConfigError
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds(name: str) -> None:

@@ -17,6 +17,8 @@ from fedfor.algorithms import (
     SlowMo,
 )
 
+pytestmark = pytest.mark.fast
+
 # The clients' mean in each round, and the local learning rate.
 MEANS = (0.4, -0.3, 1.1, 1.2)
 RATES = (0.1, 0.1, 0.05, 0.025)

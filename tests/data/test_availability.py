@@ -36,6 +36,8 @@ from fedfor.randomness import entropy
 
 from ..conftest import made_data, trace
 
+pytestmark = pytest.mark.fast
+
 SPLIT = made_data(samples=200, shape=(2,))
 UNEVEN = DataSplit(
     LabelledData("uneven", torch.zeros(200, 2), torch.arange(200) // 120, 2), SPLIT.test

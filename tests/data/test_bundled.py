@@ -1,7 +1,10 @@
 import numpy as np
+import pytest
 import torch
 
 from fedfor.data import digit_domains, digits
+
+pytestmark = pytest.mark.fast
 
 
 def test_handwritten_digits() -> None:

@@ -1,8 +1,11 @@
+import pytest
 import torch
 
 from fedfor.data import ConceptShift, IidDraws
 
 from ..conftest import made_data
+
+pytestmark = pytest.mark.fast
 
 
 def shifting(probability: float = 0.05, seed: int = 0, classes: int = 5) -> ConceptShift:

@@ -7,6 +7,8 @@ import torch
 from fedfor.data import LabelledData, load_npz
 from fedfor.errors import DataError
 
+pytestmark = pytest.mark.fast
+
 
 def write(path: Path, **changed: object) -> Path:
     arrays: dict[str, object] = {

@@ -26,6 +26,8 @@ from fedfor.errors import ConfigError, DataError
 
 from ..conftest import made_data
 
+pytestmark = pytest.mark.fast
+
 
 def labels(population: Population, client: int) -> Counter[int]:
     return Counter(population.samples(client, 1).all()[1].tolist())

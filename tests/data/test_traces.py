@@ -6,6 +6,8 @@ from fedfor.data import Availability
 from fedfor.data.traces import EXAMPLE, Device, read_trace
 from fedfor.errors import DataError
 
+pytestmark = pytest.mark.fast
+
 
 def written(folder: Path, text: str | bytes) -> Path:
     path = folder / "phones.jsonl"

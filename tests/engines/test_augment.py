@@ -7,6 +7,8 @@ from fedfor.engines import Training
 from fedfor.engines.augment import Augmentation
 from fedfor.errors import ConfigError
 
+pytestmark = pytest.mark.fast
+
 IMAGE = torch.arange(12.0).view(1, 1, 3, 4)
 
 

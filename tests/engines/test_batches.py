@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from fedfor.engines.batches import plan_batches
 
+pytestmark = pytest.mark.fast
+
 
 @given(
     samples=st.integers(1, 100),

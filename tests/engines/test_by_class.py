@@ -19,6 +19,8 @@ from fedfor.protocol import Server
 
 from ..conftest import made_data
 
+pytestmark = pytest.mark.fast
+
 ENGINES: list[Callable[..., Engine]] = [SerialEngine, VectorEngine]
 
 

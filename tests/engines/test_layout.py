@@ -7,6 +7,8 @@ from torch import nn
 from fedfor.engines.vector.layout import Layout
 from fedfor.tensors import Tensors
 
+pytestmark = pytest.mark.fast
+
 LIKE = torch.empty(0)
 
 

@@ -1,10 +1,13 @@
 import functools
 
+import pytest
 import torch
 from torch import nn
 
 from fedfor.engines.vector.likeness import likeness
 from fedfor.models import build_model
+
+pytestmark = pytest.mark.fast
 
 
 class Drawn(nn.Module):

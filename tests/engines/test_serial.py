@@ -10,6 +10,8 @@ from fedfor.errors import ConfigError, DataError
 from fedfor.models import build_model, cnn, cnn_bn
 from fedfor.protocol import Server
 
+pytestmark = pytest.mark.fast
+
 
 def engine(model: nn.Module, training: Training, name: str = "fedavg") -> SerialEngine:
     return SerialEngine(model, algorithm(name), training, seed=0)

@@ -23,6 +23,8 @@ from fedfor.protocol import Server
 from ..conftest import made_data
 from .stacks import TRAINING, build, norm_cnn, ragged, simulation
 
+pytestmark = pytest.mark.fast
+
 NAMES = ("fedavg", "fedfor,alpha=2", "fedcurv", "fedprox", "scaffold")
 
 

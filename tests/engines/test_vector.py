@@ -41,7 +41,11 @@ from .stacks import (
 
 @pytest.mark.xdist_group("sweeps")  # what they are compared with is worked out once
 @pytest.mark.parametrize("lanes", [None, 5], ids=["whole", "chunked"])
-@pytest.mark.parametrize("make", [mlp, norm_cnn, resnet20], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(mlp, marks=pytest.mark.fast), norm_cnn, resnet20],
+    ids=lambda m: m.__name__,
+)
 def test_a_sweep_of_all_algorithms_is_each_alone(
     make: Callable[..., nn.Module], lanes: int | None
 ) -> None:
@@ -86,6 +90,7 @@ def test_padding_never_touches_batch_norm(sizes: list[int], batch: int) -> None:
     assert_same(*both(build(norm_cnn), "fedbn", training, ragged(sizes)), tolerance=1e-7)
 
 
+@pytest.mark.fast
 def test_what_a_client_keeps_holds_no_more_memory_than_it_needs() -> None:
     run = simulation(VectorEngine, build(norm_cnn), "fedbn", TRAINING, ragged())
     run.round()
@@ -96,6 +101,7 @@ def test_what_a_client_keeps_holds_no_more_memory_than_it_needs() -> None:
     assert sum(t.untyped_storage().nbytes() for t in held.values()) < weights / 4
 
 
+@pytest.mark.fast
 def test_runs_with_different_labels_and_rates_in_one_stack() -> None:
     """Concept shift differs by seed; learning rates, batch sizes and epochs may differ too."""
     base = ragged()
@@ -119,6 +125,7 @@ def test_runs_with_different_labels_and_rates_in_one_stack() -> None:
         assert_same(ours, theirs)
 
 
+@pytest.mark.fast
 def test_memory_that_runs_out_halves_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Trainer._train_together
     sizes: list[int] = []
@@ -138,6 +145,7 @@ def test_memory_that_runs_out_halves_the_stack(monkeypatch: pytest.MonkeyPatch) 
     assert_same(ours, theirs)
 
 
+@pytest.mark.fast
 def test_a_run_that_diverges_leaves_the_others_alone() -> None:
     clients = ragged()
     trainer = Trainer(build(mlp), nn.functional.cross_entropy, torch.device("cpu"))

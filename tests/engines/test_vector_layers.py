@@ -25,6 +25,8 @@ from fedfor.models import mlp
 from ..conftest import made_data
 from .stacks import TRAINING, assert_same, both, build, norm_cnn, ragged
 
+pytestmark = pytest.mark.fast
+
 
 class Tokens(nn.Module):
     """Pixels as words: embedding, attention, layer norm, a residual, tied weights."""

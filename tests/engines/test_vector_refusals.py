@@ -19,6 +19,8 @@ from fedfor.models import build_model
 
 from .stacks import TRAINING
 
+pytestmark = pytest.mark.fast
+
 
 class Undecided(nn.Module):
     """Looks at its numbers to decide what to do, which no stack of models can."""

@@ -16,6 +16,8 @@ from fedfor.experiments.load import load_config
 
 from ..conftest import made_data
 
+pytestmark = pytest.mark.fast
+
 PAGE = (Path(__file__).parent.parent.parent / "docs/availability.md").read_text()
 
 

@@ -15,6 +15,8 @@ from fedfor.experiments.folder import RunFolder
 from fedfor.experiments.load import load_config
 from fedfor.experiments.run import run_in_folder, start_run
 
+pytestmark = pytest.mark.fast
+
 SHIFTS = {"kind": "shards", "clients": 60, "cohort": 50}
 
 

@@ -16,6 +16,8 @@ from fedfor.experiments.config import LongTailConfig, RunConfig
 from fedfor.experiments.folder import _plain
 from fedfor.experiments.load import bundled_configs, load_config, parse_value, read_toml
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parent.parent.parent
 
 

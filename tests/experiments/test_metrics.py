@@ -11,6 +11,8 @@ from fedfor.experiments.metrics import (
     summarise,
 )
 
+pytestmark = pytest.mark.fast
+
 ACCURACIES = [0.2, None, 0.5, 0.4, 0.7, 0.6]
 BYTES = {"down_cross_device": 10, "down_cross_silo": 5, "up": 4}
 STATE = {"state_bytes": 8, "clients_with_state": 2, "local_steps": 3.5}

@@ -77,6 +77,7 @@ def test_one_seed_gives_identical_files(tmp_path: Path, name: str) -> None:
     assert sha256(other.model_path) != sha256(one.model_path)
 
 
+@pytest.mark.fast
 def test_what_a_folder_holds(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", config("fedfor", "evaluation.every=2"))
     records = folder.records()
@@ -101,6 +102,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert abs(up[0] / 4 - model - counters) < 0.1 * model
 
 
+@pytest.mark.fast
 def test_numbers_of_the_wire(tmp_path: Path) -> None:
     """In a silo, clients called twice in a row get the difference only; others get two models."""
     folder = finished(tmp_path / "run", config("fedfor", "population.clients=4"))
@@ -123,6 +125,7 @@ def test_the_wire_with_some_clients_called_twice_in_a_row(tmp_path: Path) -> Non
     assert mixed
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("engine", ["serial", "vector"])
 def test_local_steps_are_the_mean_over_clients(tmp_path: Path, engine: str) -> None:
     """Clients of 24 samples take 3 batches of 10, twice."""
@@ -131,6 +134,7 @@ def test_local_steps_are_the_mean_over_clients(tmp_path: Path, engine: str) -> N
     assert [r["local_steps"] for r in folder.records()] == [6.0]
 
 
+@pytest.mark.fast
 def test_lost_client_state_is_not_passed_over(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     start_run(folder, config("scaffold"))
@@ -151,6 +155,7 @@ def test_lost_client_state_is_not_passed_over(tmp_path: Path) -> None:
         run_in_folder(folder)
 
 
+@pytest.mark.fast
 def test_a_changed_config_is_not_passed_over(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", config("fedavg"))
     text = folder.config_path.read_text()
@@ -352,6 +357,7 @@ def test_occupied_folders_are_refused(tmp_path: Path) -> None:
         start_run(RunFolder(tmp_path / "file"), config())
 
 
+@pytest.mark.fast
 def test_two_processes_cannot_run_in_one_folder(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     start_run(folder, config())
@@ -359,6 +365,7 @@ def test_two_processes_cannot_run_in_one_folder(tmp_path: Path) -> None:
         run_in_folder(RunFolder(folder.path))
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("name", "assignments", "words"),
     [
@@ -396,6 +403,7 @@ def test_divergence_stops_with_advice_and_keeps_the_folder(
     assert all(torch.isfinite(t).all() for t in kept.values())  # the last good one
 
 
+@pytest.mark.fast
 def test_nothing_is_written_for_a_config_that_cannot_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         start_run(RunFolder(tmp_path / "run"), config("fedfor", "population.cohort=13"))

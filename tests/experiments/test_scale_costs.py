@@ -23,6 +23,8 @@ from fedfor.protocol.tree import Node, Tree
 
 from ..report.made_scale import made_cost
 
+pytestmark = pytest.mark.fast
+
 P = 4 * (3 * 2 + 2 + 2 + 2)
 """Bytes of the parameters of the tiny model."""
 B = 4 * (2 + 2) + 8

@@ -16,6 +16,8 @@ from fedfor.experiments.scale_plan import AXES, Case, check_plan
 from ..conftest import Cli
 from ..report.made_scale import made_plan
 
+pytestmark = pytest.mark.fast
+
 
 def test_the_base_is_the_largest_population_all_workers_and_else_the_middle() -> None:
     base = made_plan(workers=(1, 2, 4, 8)).base

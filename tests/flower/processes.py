@@ -82,7 +82,7 @@ class Federation(AbstractContextManager["Federation"]):
         context = ssl.create_default_context(cafile=str(self.ca)) if self.secure else None
         url = f"http{'s' if self.secure else ''}://127.0.0.1:{self.port}/health"
         try:
-            with urllib.request.urlopen(url, timeout=5, context=context) as answer:
+            with urllib.request.urlopen(url, timeout=HANG, context=context) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

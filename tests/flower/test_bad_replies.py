@@ -32,6 +32,8 @@ from .app import SEED, TRAINING, client_app, new_model, population
 from .faults import FAULTS, changed, first, with_nan
 from .grid import InProcessGrid
 
+pytestmark = pytest.mark.fast
+
 CLIENTS = 5
 
 

@@ -29,6 +29,7 @@ def conv(before: int, after: int, size: int) -> int:
     return before * after * size * size
 
 
+@pytest.mark.fast
 def test_parameters_of_resnet20() -> None:
     """Convolutions without bias, batch norm with two numbers a channel, shortcuts with none."""
     first = conv(3, 16, 3) + 2 * 16
@@ -41,6 +42,7 @@ def test_parameters_of_resnet20() -> None:
     assert parameters(build_model("resnet20", (3, 32, 32), 10)) == by_hand
 
 
+@pytest.mark.fast
 def test_parameters_of_the_digits_net() -> None:
     """Every layer with a bias, and batch norm with two numbers a channel after all but the last."""
     convolutions = (conv(3, 64, 5), conv(64, 64, 5), conv(64, 128, 5))
@@ -53,6 +55,7 @@ def test_parameters_of_the_digits_net() -> None:
     assert parameters(build_model("digits-net", (3, 28, 28), 10)) == by_hand
 
 
+@pytest.mark.fast
 def test_parameters_of_alexnet() -> None:
     """Every layer with a bias, and batch norm with two numbers a channel after all but the last."""
     convolutions = (
@@ -105,6 +108,7 @@ def described(layer: nn.Module, output: Tensor) -> str:
     return " ".join(words)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("name", "shape", "table"),
     [("digits-net", (3, 28, 28), DIGITS_NET), ("alexnet-bn", (3, 256, 256), ALEXNET)],
@@ -119,6 +123,7 @@ def test_layers_in_their_order(name: str, shape: tuple[int, ...], table: str) ->
     assert found == re.split(r"\s*[>\n]\s*", table.strip())
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("name", "shape", "words"),
     [
@@ -133,6 +138,7 @@ def test_shapes_that_are_refused(name: str, shape: tuple[int, ...], words: str) 
         build_model(name, shape, 10)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("name", "shape"), [("digits-net", (1, 4, 5)), ("alexnet-bn", (1, 63, 70))]
 )

@@ -4,6 +4,8 @@ import pytest
 
 from fedfor.paper.numbers import Reported, reported, tables
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize(
     ("table", "method", "epochs", "metric", "up_to", "expected"),

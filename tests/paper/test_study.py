@@ -10,6 +10,8 @@ from fedfor.paper.study import Study, labels, load_study, study_names
 
 from .made import MINI
 
+pytestmark = pytest.mark.fast
+
 NAMES = [
     "prior-shift",
     "digits",

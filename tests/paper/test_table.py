@@ -17,6 +17,8 @@ from fedfor.report.strengths import alphas
 
 from .made import changed, results
 
+pytestmark = pytest.mark.fast
+
 
 def lines(text: str) -> list[list[str]]:
     return [

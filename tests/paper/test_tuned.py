@@ -12,6 +12,8 @@ from fedfor.paper.results import Results, load_results
 from fedfor.paper.study import load_study
 from fedfor.report.strengths import alphas
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parent.parent.parent
 RESULTS, STUDIES = ROOT / "results", ROOT / "src" / "fedfor" / "paper" / "studies"
 

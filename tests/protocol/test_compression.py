@@ -17,6 +17,8 @@ from fedfor.protocol.compression import FORMS, decode, encode
 from fedfor.report.algorithms import cost_row
 from fedfor.tensors import Tensors, flatten, nbytes, unflatten
 
+pytestmark = pytest.mark.fast
+
 TINY = 2.0**-126
 NUMBERS = st.floats(-1e4, 1e4, width=32)
 TENSORS = st.lists(st.lists(NUMBERS, max_size=20), min_size=1, max_size=4).map(

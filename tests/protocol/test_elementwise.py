@@ -20,6 +20,8 @@ from fedfor.algorithms import (
 from fedfor.algorithms.presets import SERVER_OPTS
 from fedfor.protocol.elementwise import steps_elementwise
 
+pytestmark = pytest.mark.fast
+
 Step = tuple[Tensor, dict[str, Tensor]]
 
 

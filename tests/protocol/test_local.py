@@ -21,6 +21,8 @@ from fedfor.algorithms import (
 from fedfor.errors import ConfigError
 from fedfor.protocol import LocalRound, Message, Server
 
+pytestmark = pytest.mark.fast
+
 STEPS = 6
 
 

@@ -11,6 +11,8 @@ from fedfor.errors import ConfigError
 from fedfor.protocol import Message, Reply, Server
 from fedfor.report.algorithms import cost_row
 
+pytestmark = pytest.mark.fast
+
 PARAMS = {"w": torch.zeros(10), "b": torch.zeros(2)}
 BUFFERS = {"mean": torch.zeros(3), "count": torch.zeros((), dtype=torch.int64)}
 MODEL = 4 * 15 + 8

@@ -15,6 +15,8 @@ from fedfor.protocol.server import BEFORE
 from fedfor.protocol.sums import AT_A_TIME, BLOCK
 from fedfor.tensors import Extras, Tensors
 
+pytestmark = pytest.mark.fast
+
 
 def weights_of_two(*values: float) -> nn.Module:
     """A model of two parameters with one weight each."""

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from fedfor.protocol.rows import ALIGNED, Row, Rows, row_order
 
+pytestmark = pytest.mark.fast
+
 SHAPES = [(2, 3), (4,), (), (1, 2, 1)]
 ROW = Row(SHAPES)
 

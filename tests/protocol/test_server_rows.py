@@ -13,6 +13,8 @@ from fedfor.protocol.rows import Row, row_order
 from fedfor.protocol.sums import BLOCK
 from fedfor.tensors import Tensors, separate
 
+pytestmark = pytest.mark.fast
+
 CLIENTS = 3
 
 

@@ -4,6 +4,8 @@ import torch
 from fedfor.protocol.sums import BLOCK, FEW, averaged, sums, sums_and_distances
 from fedfor.tensors import Tensors
 
+pytestmark = pytest.mark.fast
+
 START: Tensors = {"w": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(0.5)}
 ENDS: Tensors = {
     "w": torch.tensor([[[1.0, 2.0]], [[4.0, 6.0]]]),

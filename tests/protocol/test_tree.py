@@ -13,6 +13,8 @@ from fedfor.algorithms import algorithm
 from fedfor.protocol import Aggregation, Reply, Server
 from fedfor.protocol.tree import Node, Tree, folded
 
+pytestmark = pytest.mark.fast
+
 
 def pair(left: str, right: str) -> str:
     return f"({left}+{right})"

@@ -16,6 +16,8 @@ from tests.conftest import Cli
 
 from .made import flower_extra, made_comparison, made_run
 
+pytestmark = pytest.mark.fast
+
 RESULTS = Path(__file__).parents[2] / "results"
 
 

@@ -17,6 +17,8 @@ from tests.conftest import Cli
 
 from .made import flower_extra, made_comparison, made_run
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parents[2]
 
 

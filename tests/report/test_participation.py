@@ -13,6 +13,8 @@ from tests.browser import browser, opened_tab
 
 from .made import made_comparison, made_run
 
+pytestmark = pytest.mark.fast
+
 __all__ = ["browser"]  # a fixture
 
 

@@ -11,6 +11,8 @@ from tests.conftest import Cli
 from .made import made_comparison, made_run
 from .test_plot import RESULTS
 
+pytestmark = pytest.mark.fast
+
 Words = list[str]
 
 

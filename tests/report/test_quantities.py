@@ -3,7 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
 from fedfor.report.quantities import lasting, mebibytes, per_cent, short, sized, whole
+
+pytestmark = pytest.mark.fast
 
 MIB = 2**20
 

@@ -14,6 +14,8 @@ from fedfor.tracking.numbers import fitting
 
 from .made import ODD, append, config, finish, odd_record, record, write
 
+pytestmark = pytest.mark.fast
+
 
 class Listener:
     def __init__(self) -> None:

@@ -16,6 +16,8 @@ from fedfor.watch.follow import Follower, require_watchable
 
 from ..report.made import flower_extra, made_comparison, made_record, made_run
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from fedfor.watch.status import Status, duration
 
 from ..report.made import made_comparison, made_record, made_run
 
+pytestmark = pytest.mark.fast
+
 T0 = 1_700_000_000.0
 
 

@@ -17,6 +17,8 @@ from fedfor.watch.words import clean
 
 from ..report.made import flower_extra, made_comparison, made_record, made_run
 
+pytestmark = pytest.mark.fast
+
 ODD = (
     "[red]fedavg[/red]",
     "<script>alert(1)</script>",

@@ -10,6 +10,8 @@ from fedfor.errors import DataError
 
 from . import tiny
 
+pytestmark = pytest.mark.fast
+
 
 def test_binary_version(root: Path) -> None:
     x = tiny.cifar10_binary(root)

@@ -10,6 +10,8 @@ from fedfor.errors import DataError
 
 from . import tiny
 
+pytestmark = pytest.mark.fast
+
 
 def fedbn_list(root: Path, list_: str, held: Any) -> None:
     (root / list_).write_bytes(pickle.dumps(held))

@@ -20,6 +20,8 @@ from fedfor.errors import DataError
 from . import tiny
 from .server import Server, serving
 
+pytestmark = pytest.mark.fast
+
 Member = tuple[str, bytes]
 
 

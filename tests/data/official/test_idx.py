@@ -11,6 +11,8 @@ from fedfor.errors import DataError
 
 from . import tiny
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_packed_or_not(root: Path, packed: bool) -> None:

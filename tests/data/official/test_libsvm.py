@@ -11,6 +11,8 @@ from fedfor.errors import DataError
 
 from . import tiny
 
+pytestmark = pytest.mark.fast
+
 
 def test_values_and_labels(root: Path) -> None:
     values = tiny.usps(root)

@@ -10,6 +10,8 @@ from fedfor.errors import DataError
 
 from . import tiny
 
+pytestmark = pytest.mark.fast
+
 
 def test_svhn_writes_0_as_10(root: Path) -> None:
     x = tiny.svhn(root)

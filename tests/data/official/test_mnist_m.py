@@ -8,6 +8,8 @@ from fedfor.errors import DataError
 
 from . import tiny
 
+pytestmark = pytest.mark.fast
+
 
 def test_images_in_the_order_of_the_labels(root: Path) -> None:
     x = tiny.mnist_m(root)

@@ -10,6 +10,8 @@ import pytest
 from fedfor.data.official.pickles import read_pickle
 from fedfor.errors import DataError
 
+pytestmark = pytest.mark.fast
+
 
 class Call:
     """A pickle of it asks for a call."""

@@ -7,6 +7,8 @@ from fedfor.data.official import data_root, use_root
 from fedfor.data.official import root as module
 from fedfor.errors import DataError
 
+pytestmark = pytest.mark.fast
+
 
 def test_the_variable_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDFOR_DATA", "~/sets")

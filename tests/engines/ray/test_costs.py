@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fedfor.engines.ray import costs as costs_module
 from fedfor.engines.ray.costs import HEAD, Costs, Ledger, Piece, Took, cut
 
+pytestmark = pytest.mark.fast
+
 KINDS: dict[str, Callable[[np.random.Generator, int], Costs]] = {
     "even": lambda draw, n: np.ones(n),
     "ragged": lambda draw, n: draw.lognormal(0, 1.5, n),

@@ -13,6 +13,8 @@ from fedfor.errors import FedforError
 
 from .scripted import NEVER, Bench, Broken, Gone, Report, Script
 
+pytestmark = pytest.mark.fast
+
 MakeBench = Callable[[int, Script], Bench]
 TIMES, MORE = SLOW
 

@@ -14,6 +14,8 @@ from fedfor.engines.ray.parcel import LARGE, Parcel, pack, unpack
 from fedfor.protocol import Partial
 from fedfor.protocol.tree import Node
 
+pytestmark = pytest.mark.fast
+
 DTYPES = (
     torch.float64,
     torch.float32,

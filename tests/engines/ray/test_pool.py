@@ -19,6 +19,8 @@ from fedfor.experiments.store import MemoryStore
 
 from .alone import CLIENTS, Driver
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture
 def pool() -> Pool:

@@ -25,6 +25,8 @@ from fedfor.tensors import Tensors
 from ..stacks import build, ragged
 from .alone import CLIENTS, SIZES, Driver
 
+pytestmark = pytest.mark.fast
+
 
 def wide(shape: Sequence[int], classes: int) -> nn.Module:
     """So large that it lies in the memory that processes share."""
