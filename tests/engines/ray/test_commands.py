@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import ray
 
-from fedfor.engines.ray.cluster import SOON, require_somebody
+from fedfor.engines.ray import cluster
+from fedfor.engines.ray.cluster import SOON, Cluster, require_somebody
+from fedfor.errors import ConfigError
 from fedfor.experiments.folder import RunFolder
 
 from ...conftest import Cli
@@ -97,6 +99,66 @@ def test_somebody_who_does_not_answer_is_not_waited_for_long(
     for name in ("auto", "local", "anyscale://mine"):  # which RAY_ADDRESS may say: Ray knows where
         require_somebody(name)
     assert len(asked) == 3
+
+
+BUSY = """Initialization failure from server:
+Traceback (most recent call last):
+  File "proxier.py", line 772, in Datapath
+RuntimeError: Proxy failed to Connect to backend! Check the logs.
+"""
+"""What Ray says to a driver from outside whose process on the cluster was not ready in time."""
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, *problems: Exception | None) -> list[str]:
+    """A cluster that answers so, one after another: None lets in. Gives whom it was asked for."""
+    asked, left = list[str](), list(problems)
+
+    def init(address: str, **_: object) -> None:
+        asked.append(address)
+        if (problem := left.pop(0)) is not None:
+            raise problem
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(cluster, "AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(cluster, "require_somebody", lambda address: None)
+    return asked
+
+
+def test_a_cluster_that_is_busy_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    busy = ConnectionAbortedError(BUSY)
+    asked = refusing(monkeypatch, busy, busy, None)
+    Cluster("ray://head:10001", 2).open()
+    assert asked == ["ray://head:10001"] * 3
+    told = [record.message for record in caplog.records]
+    assert told == ["the Ray cluster at ray://head:10001 is busy; it is asked again"] * 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "patience", "words"),
+    [
+        (ConnectionAbortedError(BUSY), 0.0, "RuntimeError: Proxy failed to Connect to backend!"),
+        (
+            ConnectionAbortedError("Initialization failure from server:\nno such job"),
+            1e9,
+            "no such",
+        ),
+        (RuntimeError("Version mismatch:\n  theirs 2.54, yours 2.55"), 1e9, "theirs 2.54, yours"),
+    ],
+)
+def test_a_cluster_that_lets_nobody_in_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, patience: float, words: str
+) -> None:
+    """At once where another try would end no better."""
+    monkeypatch.setattr(cluster, "PATIENCE", patience)
+    asked = refusing(monkeypatch, problem)
+    with pytest.raises(ConfigError, match=r"at ray://head:10001 did not let us in \(") as told:
+        Cluster("ray://head:10001", 2).open()
+    assert words in str(told.value)
+    assert "\n" not in str(told.value)
+    assert len(asked) == 1
 
 
 LOCKED = """
