@@ -14,7 +14,7 @@ from .own_process import PROBLEM, answer, ask
 
 PACKAGES = ("fedfor", "torch", "numpy", "ray")
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds that a cluster has to tell what it has."""
 
 

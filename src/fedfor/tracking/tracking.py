@@ -29,7 +29,7 @@ DONE = "done"
 PATIENCE = 30.0
 """Seconds that trackers get after the end of a run."""
 
-HURRIED = 5.0
+HURRIED = 15.0
 """After an interrupt or an error."""
 
 P = ParamSpec("P")
