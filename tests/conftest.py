@@ -22,11 +22,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two cores are too few for two clusters."""
+    """Two cores are too few for many clusters: those of single tests are there one at a time."""
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.processes)
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+            if not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -45,8 +45,9 @@ OF_RAY = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/engines/ray" in item.path.as_posix():
-            if "nodes" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.cluster)
+            if "nodes" in getattr(item, "fixturenames", ()):  # which all of these share
+                item.add_marker(pytest.mark.xdist_group("ray"))
+                item.add_marker(pytest.mark.processes)
             for kind in OF_RAY:
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
 
