@@ -22,7 +22,7 @@ check: lint
 	$(BIN)/python -m pytest -q -n 2 -m fast
 
 again: $(INSTALLED)
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest @.pytest_cache/failed.txt
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two cores are too few for many clusters: those of single tests are there one at a time."""
     for item in items:
@@ -28,6 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.processes)
             if not item.get_closest_marker("xdist_group"):
                 item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+FAILED = Path(__file__).parents[1] / ".pytest_cache" / "failed.txt"
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -38,14 +42,22 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     if reporter is None:  # in a worker of pytest-xdist
         return done
     reports = [*reporter.getreports("failed"), *reporter.getreports("error")]
-    names = dict.fromkeys(report.nodeid for report in reports)
+    names = dict.fromkeys(without_group(report.nodeid) for report in reports)
     if names:
-        again = "make again" if os.environ.get("MAKELEVEL") else "python -m pytest --last-failed"
+        FAILED.parent.mkdir(exist_ok=True)
+        FAILED.write_text("".join(f"{name}\n" for name in names))
+        file = FAILED.relative_to(Path.cwd()) if FAILED.is_relative_to(Path.cwd()) else FAILED
         reporter.write_line("")
         for name in names:
             reporter.write_line(f"failed: {name}")
-        reporter.write_line(f"To run {'it' if len(names) == 1 else 'them'} again: {again}")
+        them = "it" if len(names) == 1 else "them"
+        reporter.write_line(f"To run {them} again: {sys.executable} -m pytest @{file}")
     return done
+
+
+def without_group(name: str) -> str:
+    """The name of a test, to which pytest-xdist adds that of its group."""
+    return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
 
 
 def made_data(

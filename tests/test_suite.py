@@ -52,3 +52,10 @@ def test_every_wait_has_the_one_bound() -> None:
         if path != Path(__file__)
     }
     assert found == set()
+
+
+@pytest.mark.xdist_group("suite")
+def test_groups_of_tests_are_kept_together(request: pytest.FixtureRequest) -> None:
+    """Where pytest-xdist knows no groups, each of its processes starts clusters of its own."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@suite")

@@ -27,6 +27,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import without_group
+
 ROOT = Path(__file__).parent.parent
 WHOLE = ("-n", "2", "--dist", "loadgroup")
 SLOWEST = 20
@@ -91,7 +93,7 @@ def read(report: Path, what: str, command: str, seconds: float) -> Outcome:
     outcome = Outcome(what, command, round(seconds, 1))
     took = list[tuple[str, float]]()
     for case in ET.parse(report).getroot().iter("testcase"):
-        name = f"{case.get('file', '')}::{case.get('name')}"
+        name = without_group(f"{case.get('file', '')}::{case.get('name')}")
         took.append((name, float(case.get("time", 0))))
         kinds = {child.tag for child in case}
         if kinds & {"failure", "error"}:
