@@ -12,6 +12,8 @@ import torch
 from fedfor import cli
 from fedfor.data import DataSplit, LabelledData
 
+from .processes import without_group
+
 torch.set_num_threads(1)
 # Two threads of each of several processes on two cores mostly wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -46,18 +48,12 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     if names:
         FAILED.parent.mkdir(exist_ok=True)
         FAILED.write_text("".join(f"{name}\n" for name in names))
-        file = FAILED.relative_to(Path.cwd()) if FAILED.is_relative_to(Path.cwd()) else FAILED
         reporter.write_line("")
         for name in names:
             reporter.write_line(f"failed: {name}")
-        them = "it" if len(names) == 1 else "them"
-        reporter.write_line(f"To run {them} again: {sys.executable} -m pytest @{file}")
+        again = f"{short(Path(sys.executable))} -m pytest @{short(FAILED)}"
+        reporter.write_line(f"To run {'it' if len(names) == 1 else 'them'} again: {again}")
     return done
-
-
-def without_group(name: str) -> str:
-    """The name of a test, to which pytest-xdist adds that of its group."""
-    return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
 
 
 def made_data(
@@ -72,6 +68,11 @@ def made_data(
         return LabelledData(name, x, y, classes)
 
     return DataSplit(part("made (train)", samples), part("made (test)", 30))
+
+
+def short(path: Path) -> Path:
+    """As one would type it here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 @pytest.fixture

@@ -67,6 +67,11 @@ def own_port() -> int:
     raise RuntimeError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")
 
 
+def without_group(name: str) -> str:
+    """The name of a test, to which pytest-xdist adds that of its group."""
+    return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -27,7 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import without_group
+from tests.processes import without_group
 
 ROOT = Path(__file__).parent.parent
 WHOLE = ("-n", "2", "--dist", "loadgroup")

@@ -223,9 +223,9 @@ def test_a_run_that_fails_is_told_and_its_seed_not_averaged_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = "tests.experiments.test_comparison:broken_model"
-    comparison = planned(tmp_path / "c", model={"name": path})
+    comparison = planned(tmp_path / "c", engine="auto", model={"name": path})
     comparison.create()
-    healthy = planned(tmp_path / "c").runs[0]  # one seed of one algorithm is done
+    healthy = planned(tmp_path / "c", engine="auto").runs[0]  # one seed of one algorithm is done
     start_run(healthy.folder, healthy.config)
     run_in_folder(healthy.folder)
     with pytest.warns(UserWarning, match="one client after another, because the vector engine"):

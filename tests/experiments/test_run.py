@@ -29,6 +29,7 @@ from ..processes import wait_until
 ROOT = Path(__file__).parent.parent.parent
 TABLES = {
     "rounds": 5,
+    "engine": "serial",
     "data": {"name": "digits"},
     "population": {
         "kind": "dirichlet",
@@ -229,7 +230,7 @@ ALGORITHMS = ["fedfor", "scaffold", "fedadam", "fedbn"]
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
     """kill -9, then resume: the same weights, hash for hash, as a run that was left alone."""
-    halting = config(name, "model.name=tests.halting:halting_cnn", "engine=serial")
+    halting = config(name, "model.name=tests.halting:halting_cnn")
     before = Halting.passes
     unbroken = finished(tmp_path / "unbroken", halting)
     of_round = (Halting.passes - before) / 5
@@ -259,10 +260,10 @@ def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
     assert kept == {k: v for k, v in theirs.items() if "checkpoints" in k}
 
 
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize(("engine", "every"), [("serial", 1), ("serial", 2), ("vector", 1)])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_resume_from_any_round(tmp_path: Path, name: str, every: int) -> None:
-    settings = config(name, f"checkpoint_every={every}")
+def test_resume_from_any_round(tmp_path: Path, name: str, engine: str, every: int) -> None:
+    settings = config(name, f"checkpoint_every={every}", f"engine={engine}")
     unbroken = finished(tmp_path / "unbroken", settings)
     for stop in range(1, 5):
         folder = RunFolder(tmp_path / f"stopped-{stop}")
