@@ -1,8 +1,8 @@
 """Run the tests again and again, also on a machine that is busy, and write down how it went.
 
-    python -m tools.repeat_tests --out results/tests.json      # all of it
-    python -m tools.repeat_tests --quick                       # once the whole, once on one core
-    python -m tools.repeat_tests --table results/tests.json    # what was written down
+    python -m tools.repeat_tests --out results/tests.json             # all of it: some two hours
+    python -m tools.repeat_tests --whole 1 --busy 0 --single 0        # a part of it
+    python -m tools.repeat_tests --table results/tests.json           # what was written down
 
 The whole suite runs three times in a row, the second time beside two processes that keep both
 cores busy. Then the tests that start servers, clusters and processes run ten times on a single
@@ -10,6 +10,7 @@ core: five times on each of two cores, side by side.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -48,6 +49,7 @@ class Outcome:
     what: str
     command: str
     seconds: float
+    commit: str = ""
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: int = 0
@@ -106,39 +108,43 @@ def read(report: Path, what: str, command: str, seconds: float) -> Outcome:
     return outcome
 
 
-def plans(quick: bool) -> tuple[list[Plan], list[Plan]]:
+def plans(whole: int, busy: int, single: int) -> tuple[list[Plan], list[Plan]]:
     """Those that run one after another, and those that run side by side, each on its core."""
-    alone = Plan("the whole suite", WHOLE)
-    busy = Plan("the whole suite beside two busy loops", WHOLE, busy_loops=2)
+    alone = [Plan("the whole suite", WHOLE)] * whole
+    beside = [Plan("the whole suite beside two busy loops", WHOLE, busy_loops=2)] * busy
     cores = sorted(os.sched_getaffinity(0))[:2]
-    single = [
+    on_one = [
         Plan("servers, clusters and processes on one core", ("-m", "processes"), core=core)
-        for core in cores
+        for core, _ in zip(itertools.cycle(cores), range(single), strict=False)
     ]
-    return ([alone], single[:1]) if quick else ([alone, busy, alone], single * 5)
+    return alone[:1] + beside + alone[1:], on_one
 
 
-def all_of(quick: bool) -> list[Outcome]:
-    one_after_another, side_by_side = plans(quick)
-    outcomes = list[Outcome]()
+def do_all(
+    one_after_another: Sequence[Plan],
+    side_by_side: Sequence[Plan],
+    write: Callable[[Sequence[Outcome]], None],
+) -> None:
+    """What is known so far is written after each run."""
+    outcomes, commit = list[Outcome](), commit_now()
 
-    def do(plan: Plan) -> Outcome:
+    def do(plan: Plan) -> None:
         with tempfile.TemporaryDirectory(prefix="fedfor-tests-") as folder:
             outcome = run(plan, Path(folder))
+        outcome.commit = commit
         print(line(outcome), flush=True)
-        return outcome
+        outcomes.append(outcome)
+        write(outcomes)
 
     for plan in one_after_another:
-        outcomes.append(do(plan))
-
-    def on_core(core: int | None) -> list[Outcome]:
-        return [do(plan) for plan in side_by_side if plan.core == core]
-
-    cores = sorted({plan.core for plan in side_by_side if plan.core is not None})
+        do(plan)
     with ThreadPoolExecutor() as threads:
-        for found in threads.map(on_core, cores):
-            outcomes += found
-    return outcomes
+        streams = [
+            threads.submit(lambda mine=mine: [do(plan) for plan in mine])
+            for mine in (side_by_side[0::2], side_by_side[1::2])
+        ]
+    for stream in streams:
+        stream.result()
 
 
 def line(outcome: Outcome) -> str:
@@ -146,11 +152,13 @@ def line(outcome: Outcome) -> str:
     return f"{outcome.what}: {outcome.seconds:.0f} s, {outcome.passed} passed{failed}"
 
 
+def commit_now() -> str:
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def machine() -> dict[str, Any]:
-    told = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    commit = subprocess.run(told, capture_output=True, text=True, check=False).stdout.strip()
     return {
-        "commit": commit,
         "date": time.strftime("%Y-%m-%d"),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
@@ -160,10 +168,14 @@ def machine() -> dict[str, Any]:
 
 def table(found: dict[str, Any]) -> str:
     """What was written down, as Markdown."""
-    lines = ["| run | seconds | passed | failed | skipped |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| run | commit | seconds | passed | failed | skipped |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for one in found["runs"]:
         counts = one["passed"], len(one["failed"]), one["skipped"]
-        lines.append(f"| {one['what']} | {one['seconds']:.0f} | {' | '.join(map(str, counts))} |")
+        about = one["what"], one["commit"], f"{one['seconds']:.0f}"
+        lines.append(f"| {' | '.join(map(str, (*about, *counts)))} |")
     failed = sorted({name for one in found["runs"] for name in one["failed"]})
     lines += ["", f"Failed: {', '.join(failed)}." if failed else "Nothing failed."]
     lines += ["", "The slowest tests of the first run:", "", "| seconds | test |", "|---:|---|"]
@@ -174,17 +186,26 @@ def table(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="write what comes of it there, as JSON")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--whole", type=int, default=2, help="runs of the whole suite alone")
+    parser.add_argument("--busy", type=int, default=1, help="and beside two busy loops")
+    parser.add_argument("--single", type=int, default=10, help="runs on a single core")
+    parser.add_argument("--out", type=Path, help="a file of JSON to which these runs are added")
     parser.add_argument("--table", type=Path, help="only print what such a file says")
     chosen = parser.parse_args()
     if chosen.table is not None:
         print(table(json.loads(chosen.table.read_text())))
         return
-    before = machine()
-    found = {"machine": before, "runs": [asdict(outcome) for outcome in all_of(chosen.quick)]}
-    if chosen.out is not None:
-        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    before: list[dict[str, Any]] = []
+    if chosen.out is not None and chosen.out.exists():
+        before = json.loads(chosen.out.read_text())["runs"]
+    found = {"machine": machine(), "runs": before}
+
+    def write(outcomes: Sequence[Outcome]) -> None:
+        found["runs"] = before + [asdict(outcome) for outcome in outcomes]
+        if chosen.out is not None:
+            chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+
+    do_all(*plans(chosen.whole, chosen.busy, chosen.single), write)
     print(table(found))
     sys.exit(any(one["failed"] for one in found["runs"]))
 
