@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
+# Without compiled files each of the tests' many processes compiles fedfor anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check again lint docs docs-serve clean
 .DEFAULT_GOAL := test
 
@@ -22,7 +25,8 @@ check: lint
 	$(BIN)/python -m pytest -q -n 2 -m fast
 
 again: $(INSTALLED)
-	$(BIN)/python -m pytest @.pytest_cache/failed.txt
+	@test -s .pytest_cache/failed.txt || { echo 'Nothing failed the last time.'; exit 0; }; \
+	  $(BIN)/python -m pytest @.pytest_cache/failed.txt
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

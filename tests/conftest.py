@@ -33,7 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
-FAILED = Path(__file__).parents[1] / ".pytest_cache" / "failed.txt"
+ROOT = Path(__file__).parents[1]
+FAILED = ROOT / ".pytest_cache" / "failed.txt"
+"""What failed the last time. pytest's own --last-failed does not know names with groups."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -45,6 +47,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         return done
     reports = [*reporter.getreports("failed"), *reporter.getreports("error")]
     names = dict.fromkeys(without_group(report.nodeid) for report in reports)
+    FAILED.unlink(missing_ok=True)
     if names:
         FAILED.parent.mkdir(exist_ok=True)
         FAILED.write_text("".join(f"{name}\n" for name in names))
@@ -52,7 +55,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         for name in names:
             reporter.write_line(f"failed: {name}")
         again = f"{short(Path(sys.executable))} -m pytest @{short(FAILED)}"
-        reporter.write_line(f"To run {'it' if len(names) == 1 else 'them'} again: {again}")
+        where = "" if Path.cwd() == ROOT else f", in {ROOT}"
+        reporter.write_line(f"To run {'it' if len(names) == 1 else 'them'} again{where}: {again}")
     return done
 
 
@@ -71,8 +75,8 @@ def made_data(
 
 
 def short(path: Path) -> Path:
-    """As one would type it here."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    """As one would type it in the root folder."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ A test waits for something that happens: a file, a line, an exit. How long that 
 machine's business; the bound is there to end a test that hangs, and says what it waited for.
 """
 
+import getpass
 import os
 import socket
 import subprocess
@@ -46,7 +47,7 @@ _ports: dict[int, FileLock] = {}
 
 def own_port() -> int:
     """A free port that no other test is given for as long as this process lives."""
-    folder = Path(tempfile.gettempdir(), "fedfor-test-ports")
+    folder = Path(tempfile.gettempdir(), f"fedfor-test-ports-{getpass.getuser()}")
     folder.mkdir(exist_ok=True)
     for port in PORTS:
         if port in _ports:
@@ -73,11 +74,16 @@ def without_group(name: str) -> str:
 
 
 def is_alive(pid: int) -> bool:
+    """One that has ended and waits for somebody to take note of it is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:  # gone meanwhile, or a system without /proc
+        return not Path("/proc/self").exists()
+    return state != b"Z"
 
 
 def with_variable(name: str, value: str, program: str = "") -> list[int]:
@@ -88,9 +94,9 @@ def with_variable(name: str, value: str, program: str = "") -> list[int]:
     found, mark = [], f"{name}={value}\0".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            is_it = program in (entry / "cmdline").read_text() and int(entry.name) != os.getpid()
+            is_it = program.encode() in (entry / "cmdline").read_bytes()
             if is_it and mark in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
         except OSError:  # it has ended meanwhile, or is somebody else's
             continue
-    return found
+    return [pid for pid in found if pid != os.getpid()]

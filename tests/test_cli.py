@@ -266,7 +266,7 @@ def test_bars_on_a_terminal(tmp_path: Path) -> None:
             break
         shown += chunk
     os.close(master)
-    assert process.wait() == 0
+    assert process.wait(HANG) == 0
     text = shown.decode()
     for words in ("fedfor, seed 0", "2/2", " %"):
         assert words in text

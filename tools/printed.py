@@ -58,7 +58,7 @@ def _of_fedfor(arguments: list[str]) -> str:
             main()
     except SystemExit as end:
         if end.code:
-            raise
+            sys.exit(f"fedfor {shlex.join(arguments)} ends with code {end.code}")
     finally:
         sys.argv = before
     return out.getvalue().strip()

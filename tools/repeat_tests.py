@@ -18,6 +18,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +73,8 @@ def run(plan: Plan, folder: Path) -> Outcome:
     if not report.is_file():
         sys.exit(f"{command} ended with code {done.returncode}:\n{log.read_text()[-2000:]}")
     outcome = read(report, plan.what, command, seconds)
+    if done.returncode and not outcome.failed:  # interrupted, or pytest itself was at fault
+        outcome.failed.append(f"pytest, which ended with code {done.returncode}")
     if outcome.failed:
         kept = Path(tempfile.gettempdir(), f"failed-{os.getpid()}-{time.time_ns()}.txt")
         kept.write_bytes(log.read_bytes())
@@ -126,15 +129,16 @@ def do_all(
     write: Callable[[Sequence[Outcome]], None],
 ) -> None:
     """What is known so far is written after each run."""
-    outcomes, commit = list[Outcome](), commit_now()
+    outcomes, commit, writing = list[Outcome](), commit_now(), threading.Lock()
 
     def do(plan: Plan) -> None:
         with tempfile.TemporaryDirectory(prefix="fedfor-tests-") as folder:
             outcome = run(plan, Path(folder))
         outcome.commit = commit
         print(line(outcome), flush=True)
-        outcomes.append(outcome)
-        write(outcomes)
+        with writing:
+            outcomes.append(outcome)
+            write(outcomes)
 
     for plan in one_after_another:
         do(plan)
@@ -195,10 +199,13 @@ def main() -> None:
     if chosen.table is not None:
         print(table(json.loads(chosen.table.read_text())))
         return
-    before: list[dict[str, Any]] = []
+    found: dict[str, Any] = {"machine": machine(), "runs": []}
     if chosen.out is not None and chosen.out.exists():
-        before = json.loads(chosen.out.read_text())["runs"]
-    found = {"machine": machine(), "runs": before}
+        there = json.loads(chosen.out.read_text())
+        if there["machine"] != found["machine"]:
+            sys.exit(f"{chosen.out} is of another machine or day; name another file")
+        found = there
+    before = found["runs"]
 
     def write(outcomes: Sequence[Outcome]) -> None:
         found["runs"] = before + [asdict(outcome) for outcome in outcomes]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedfor.data import digit_domains, digits
+from fedfor.data import bundled, digit_domains, digits
 
 pytestmark = pytest.mark.fast
 
@@ -52,11 +52,14 @@ def test_the_data_are_the_same_for_all() -> None:
     assert torch.equal(split.train.x, digit_domains.__wrapped__().train.x)
 
 
-def test_the_digits_are_scikit_learns() -> None:
-    """They are read from its file without its help."""
+@pytest.mark.parametrize("file", ["where it is", "elsewhere"])
+def test_the_digits_are_scikit_learns(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read from its file without its help, where that is found."""
     from sklearn.datasets import load_digits
 
-    bunch, split = load_digits(), digits()
+    if file == "elsewhere":
+        monkeypatch.setattr(bundled, "find_spec", lambda name: None)
+    bunch, split = load_digits(), digits.__wrapped__()
     order = np.random.default_rng(0).permutation(len(bunch.target))
     x = torch.cat([split.test.x, split.train.x])[:, 0]
     assert torch.equal(16 * x, torch.tensor(bunch.images[order], dtype=torch.float32))

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from fedfor.experiments.load import load_config
 from fedfor.experiments.run import run_in_folder, start_run
 
 from ..halting import Halting, after, halted
-from ..processes import wait_until
+from ..processes import HANG, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 TABLES = {
@@ -246,9 +245,11 @@ def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
         )
-        wait_until(lambda flag=flag: halted(flag), "the run halts in mid-round", process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        try:
+            wait_until(lambda flag=flag: halted(flag), "the run halts in mid-round", process)
+        finally:
+            process.kill()
+            process.wait(HANG)
         assert len(broken.records()) == done
         assert broken.summary() is None
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
@@ -260,8 +261,11 @@ def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
     assert kept == {k: v for k, v in theirs.items() if "checkpoints" in k}
 
 
-@pytest.mark.parametrize(("engine", "every"), [("serial", 1), ("serial", 2), ("vector", 1)])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("name", "engine", "every"),
+    [(name, "serial", every) for name in ALGORITHMS for every in (1, 2)]
+    + [("fedfor", "vector", 2), ("scaffold", "vector", 1)],
+)
 def test_resume_from_any_round(tmp_path: Path, name: str, engine: str, every: int) -> None:
     settings = config(name, f"checkpoint_every={every}", f"engine={engine}")
     unbroken = finished(tmp_path / "unbroken", settings)

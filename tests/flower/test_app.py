@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,11 @@ def test_new_app_refuses(name: str, words: str, fedfor: Cli, tmp_path: Path) -> 
 
 
 def rss(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    """Nothing, once the process has ended."""
+    with suppress(OSError):
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 @pytest.mark.cluster
@@ -82,8 +86,8 @@ def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
 
         def over() -> bool:
             pids = with_variable("FLWR_HOME", str(federation.home), "flwr-simulation")
-            if pids and (done := len(folder.records())):
-                memory[done] = rss(pids[0])
+            if pids and (done := len(folder.records())) and (held := rss(pids[0])):
+                memory[done] = held
             return folder.summary_path.exists()
 
         wait_until(over, "the summary of the run", federation.processes["link"])

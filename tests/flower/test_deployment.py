@@ -58,13 +58,13 @@ def records_of(run: Run) -> list[dict[str, Any]]:
 
 
 def test_tls_and_keys(tmp_path: Path) -> None:
-    """Four rounds in the cross-device form and, beside them, four in the cross-silo form."""
+    """Three rounds in the cross-device form and, beside them, three in the cross-silo form."""
     with Federation(tmp_path / "f", secure=True) as federation:
         for number in range(3):
             federation.start_node(number)
         runs = {
-            "cross-device": federation.run(folder=tmp_path / "device", rounds=4),
-            "cross-silo": federation.run(folder=tmp_path / "silo", rounds=4, form="cross-silo"),
+            "cross-device": federation.run(folder=tmp_path / "device", rounds=3),
+            "cross-silo": federation.run(folder=tmp_path / "silo", rounds=3, form="cross-silo"),
         }
         # Those that must not get in, while the others work.
         make_key(federation.folder / "stranger")
@@ -122,7 +122,7 @@ def test_a_supernode_is_killed_and_one_started_anew(tmp_path: Path) -> None:
 def test_the_serverapp_is_killed_and_resumes(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    settings = {"folder": tmp_path / "run", "rounds": 4, "nodes": 2, "marks": marks, "hold": "3-0"}
+    settings = {"folder": tmp_path / "run", "rounds": 3, "nodes": 2, "marks": marks, "hold": "3-0"}
     with Federation(tmp_path / "f") as federation:
         for number in range(2):
             federation.start_node(number)
@@ -132,9 +132,9 @@ def test_the_serverapp_is_killed_and_resumes(tmp_path: Path) -> None:
         (marks / "go-on").touch()
         assert len(records_of(broken)) == 2
         run = federation.run(**settings).wait()
-    assert "Going on after round 2 of 4" in run.log
-    assert len(records_of(run)) == 4
-    assert_agree(run, simulated("fedfor", people(2), 4))  # which is the unbroken run's, as above
+    assert "Going on after round 2 of 3" in run.log
+    assert len(records_of(run)) == 3
+    assert_agree(run, simulated("fedfor", people(2), 3))  # which is the unbroken run's, as above
 
 
 def test_bad_nodes_are_named_and_the_others_result_stands(tmp_path: Path) -> None:

@@ -72,11 +72,13 @@ def test_a_run_with_one_that_hangs_ends(
     fedfor: Cli, monkeypatch: pytest.MonkeyPatch, untracked: dict[str, object]
 ) -> None:
     name = f"{HERE}:HangsInLog"
-    monkeypatch.setattr(tracking, "PATIENCE", 1.0)
+    monkeypatch.setattr(tracking._Follower, "wait", lambda *_: False)  # the time is over
     code, _, err = fedfor("run", "prior-shift", *SMALL, "-o", "r", "--track", name)
     assert code == 0
     again = f"fedfor resume r --track {name}"
-    assert f"{name} was not done after 1 s and was stopped; for what it lacks: {again}" in err
+    assert (
+        f"{name} was not done after {HANG:.0f} s and was stopped; for what it lacks: {again}" in err
+    )
     assert err.count("warning") == 1
     summary = json.loads(Path("r/summary.json").read_text())
     assert summary["model_sha256"] == untracked["model_sha256"]
@@ -89,11 +91,11 @@ def test_one_that_hangs_is_stopped_and_others_are_not(
     write(tmp_path, [record(1), record(2)])
     wait = tracking._Follower.wait
 
-    def patient_with_witness(follower: Any, seconds: float) -> bool:
-        return wait(follower, HANG if follower.name == f"{HERE}:Witness" else seconds)
+    def over_for_one(follower: Any, seconds: float) -> bool:
+        """The time of the one that hangs is over, once the other has ended."""
+        return follower.name == f"{HERE}:Witness" and wait(follower, HANG)
 
-    monkeypatch.setattr(tracking, "PATIENCE", 1.0)
-    monkeypatch.setattr(tracking._Follower, "wait", patient_with_witness)
+    monkeypatch.setattr(tracking._Follower, "wait", over_for_one)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with follow([f"{HERE}:{tracker}", f"{HERE}:Witness"], tmp_path):
@@ -104,7 +106,7 @@ def test_one_that_hangs_is_stopped_and_others_are_not(
                 "one hangs, the other has come to the end",
             )
     (sentence,) = (str(warning.message) for warning in told)
-    assert sentence == f"{HERE}:{tracker} was not done after 1 s and was stopped"
+    assert sentence == f"{HERE}:{tracker} was not done after {HANG:.0f} s and was stopped"
     (pid,) = witnessed(tmp_path, "pid")
     assert not is_alive(pid)
 

@@ -55,15 +55,21 @@ def _handwritten() -> tuple[Tensor, Tensor]:
     """In a fixed random order: the file's own is by writer.
 
     The file comes with scikit-learn, whose import would take longer than all else that a small
-    process does.
+    process does: it is imported only where the file lies elsewhere.
     """
     package = find_spec("sklearn")
-    assert package is not None
-    assert package.submodule_search_locations is not None
-    file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
-    table = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
-    table = table[np.random.default_rng(0).permutation(len(table))]
-    return table[:, :-1].reshape(-1, 1, 8, 8) / 16, table[:, -1].to(torch.int64)
+    folders = (package and package.submodule_search_locations) or [""]
+    file = Path(folders[0], "datasets", "data", "digits.csv.gz")
+    if file.is_file():
+        table = np.loadtxt(file, delimiter=",", dtype=np.float32)
+        pixels, labels = table[:, :-1], table[:, -1]
+    else:
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    x = torch.tensor(pixels[order], dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    return x, torch.tensor(labels[order], dtype=torch.int64)
 
 
 def _styled(x: Tensor, style: str, draw: np.random.Generator) -> Tensor:

@@ -88,7 +88,7 @@ class Nodes:
             ray.shutdown()
         self.cluster.shutdown()
         shutil.rmtree(self.folder, ignore_errors=True)
-        del os.environ["RAY_TMPDIR"]
+        del os.environ["RAY_TMPDIR"], os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"]
 
 
 def processes(place: str | Path) -> list[int]:

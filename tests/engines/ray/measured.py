@@ -1,7 +1,9 @@
-"""A driver in a process of its own that tells its memory, and that of its workers, each round."""
+"""A driver in a process of its own that tells its memory each round, and that of its workers who
+had a part in it."""
 
 import json
 import sys
+from typing import Any
 
 import fedfor
 from fedfor.data import IidDraws, digits
@@ -9,7 +11,12 @@ from fedfor.memory import resident_bytes
 
 
 def main(clients: int, cohort: int, rounds: int) -> None:
-    told: list[tuple[int, list[int]]] = []
+    told: list[tuple[int, dict[int, int]]] = []
+
+    def tell(record: dict[str, Any]) -> None:
+        trained = {w["worker"]: w["memory"] for w in record["workers"] if w["clients"]}
+        told.append((resident_bytes(), trained))
+
     fedfor.simulate(
         "fedfor",
         IidDraws(digits(), clients, seed=0, samples_per_client=8),
@@ -19,7 +26,7 @@ def main(clients: int, cohort: int, rounds: int) -> None:
         engine="ray",
         workers=2,
         evaluate_every=rounds,
-        on_round=lambda r: told.append((resident_bytes(), [w["memory"] for w in r["workers"]])),
+        on_round=tell,
         batch_size=8,
         lr=0.05,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray._private.utils import check_version_info
 
 from fedfor.engines.ray import cluster
 from fedfor.engines.ray.cluster import SOON, Cluster, require_somebody
@@ -133,32 +134,47 @@ def test_a_cluster_that_is_busy_is_asked_again(
     Cluster("ray://head:10001", 2).open()
     assert asked == ["ray://head:10001"] * 3
     told = [record.message for record in caplog.records]
-    assert told == ["the Ray cluster at ray://head:10001 is busy; it is asked again"] * 2
+    assert told == ["the Ray cluster at ray://head:10001 is busy; waiting for it"]
+
+
+DEAD = """Initialization failure from server:
+Traceback (most recent call last):
+RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err for logs.
+"""
 
 
 @pytest.mark.parametrize(
     ("problem", "patience", "words"),
     [
-        (ConnectionAbortedError(BUSY), 0.0, "RuntimeError: Proxy failed to Connect to backend!"),
-        (
-            ConnectionAbortedError("Initialization failure from server:\nno such job"),
-            1e9,
-            "no such",
-        ),
-        (RuntimeError("Version mismatch:\n  theirs 2.54, yours 2.55"), 1e9, "theirs 2.54, yours"),
+        (BUSY, 0.0, "RuntimeError: Proxy failed to Connect to backend!"),
+        (DEAD, 1e9, "RuntimeError: Starting Ray client server failed."),
+        ("Initialization failure:\nno such job", 1e9, "Initialization failure: no such job"),
     ],
 )
 def test_a_cluster_that_lets_nobody_in_is_told_with_its_reason(
-    monkeypatch: pytest.MonkeyPatch, problem: Exception, patience: float, words: str
+    monkeypatch: pytest.MonkeyPatch, problem: str, patience: float, words: str
 ) -> None:
     """At once where another try would end no better."""
     monkeypatch.setattr(cluster, "PATIENCE", patience)
-    asked = refusing(monkeypatch, problem)
+    asked = refusing(monkeypatch, ConnectionAbortedError(problem))
     with pytest.raises(ConfigError, match=r"at ray://head:10001 did not let us in \(") as told:
         Cluster("ray://head:10001", 2).open()
     assert words in str(told.value)
     assert "\n" not in str(told.value)
     assert len(asked) == 1
+
+
+def test_a_cluster_of_another_version_is_told_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what Ray itself says of it."""
+    theirs = {"ray_version": "1.2.3", "python_version": "3.9.9", "ray_commit": "abc"}
+    with pytest.raises(RuntimeError) as error:
+        check_version_info(theirs, "This process")
+    refusing(monkeypatch, error.value)
+    with pytest.raises(ConfigError) as told:
+        Cluster("ray://head:10001", 2).open()
+    assert "Version mismatch" in str(told.value)
+    for version in (ray.__version__, "1.2.3", "3.9.9"):
+        assert version in str(told.value).partition("; is it of")[0]
 
 
 LOCKED = """

@@ -7,6 +7,7 @@ import pytest
 from fedfor.experiments.scale_results import load_scale
 
 from ...conftest import Cli
+from ...processes import wait_until
 from .conftest import Nodes
 
 SMALL = "scale --populations 1000 --cohorts 8 --models linear --rounds 2 --samples 4 --out s"
@@ -32,7 +33,7 @@ def test_workers_of_a_cluster_are_measured(
     assert results.speed_up(two) is not None
     for title in ("speed-up", "busy", "worker MiB"):
         assert title in Path("s/table.md").read_text()
-    assert nodes.actors() == []
+    wait_until(lambda: not nodes.actors(), "all workers are gone")
 
 
 def test_more_workers_than_the_cluster_has_cpus_are_refused(fedfor: Cli, nodes: Nodes) -> None:

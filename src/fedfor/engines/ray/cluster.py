@@ -26,6 +26,9 @@ PATIENCE = 300.0
 AGAIN_AFTER = 2.0
 """Seconds between two such questions."""
 
+BUSY = "Proxy failed to Connect"
+"""Ray's proxy starts a process for each driver from outside, and gives it half a minute."""
+
 SOON = 10.0
 """Seconds for somebody to answer at the address of a cluster. Ray itself tries for minutes."""
 
@@ -77,18 +80,20 @@ class Cluster:
                 f"there is no Ray cluster at {address} ({in_short(error)}); start one with 'ray "
                 "start --head', or leave the address out for a cluster on this machine alone"
             ) from error
-        until = time.monotonic() + PATIENCE
+        until, told = time.monotonic() + PATIENCE, False
         while True:
             try:
                 ray.init(address=address, **QUIET)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-                if _is_busy(error) and time.monotonic() < until:
-                    log.info("the Ray cluster at %s is busy; it is asked again", address)
+                if BUSY in str(error) and time.monotonic() < until:
+                    if not told:
+                        log.info("the Ray cluster at %s is busy; waiting for it", address)
+                    told = True
                     time.sleep(AGAIN_AFTER)
                     continue
                 self._ours = False
                 raise ConfigError(
-                    f"the Ray cluster at {address} did not let us in ({reason(error)}); is it of "
+                    f"the Ray cluster at {address} did not let us in ({_refusal(error)}); is it of "
                     f"Ray {ray.__version__} and this Python? If so it may be busy: try again"
                 ) from error
             return
@@ -118,11 +123,11 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _is_busy(error: Exception) -> bool:
-    """Ray's proxy starts a process for each driver from outside, and gives it half a minute."""
-    return isinstance(error, ConnectionAbortedError) and bool(
-        re.search("Proxy failed to Connect|Starting Ray client server failed", str(error))
-    )
+def _refusal(error: Exception) -> str:
+    """All that Ray says, in one line; of a traceback from the other side, how it ended."""
+    if "Traceback" in str(error):
+        return reason(error)
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def reason(error: BaseException) -> str:

@@ -24,6 +24,7 @@ def main(grid: Grid, context: Context) -> None:
         min_replies=config["min-replies"],
         min_available_nodes=config["nodes"],
         min_train_nodes=config["nodes"],
+        patience=config["timeout"],
         fraction_evaluate=0.0,
     )
     strategy.start(grid, num_rounds=config["rounds"], timeout=config["timeout"])
