@@ -7,7 +7,7 @@ import pytest
 from .conftest import Cli
 from .data.official import tiny
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.processes]
 
 
 @pytest.fixture

@@ -131,9 +131,11 @@ TRAINING = Training(epochs=2, batch_size=7, lr=0.05, lr_decay=0.9)
 
 
 @functools.cache
-def reference(make: Callable[..., nn.Module], name: str) -> tuple[Simulation, list[Record]]:
+def reference(
+    make: Callable[..., nn.Module], name: str, rounds: int = 3
+) -> tuple[Simulation, list[Record]]:
     run = simulation(SerialEngine, build(make), name, TRAINING, ragged())
-    return run, [run.round() for _ in range(3)]
+    return run, [run.round() for _ in range(rounds)]
 
 
 def both(

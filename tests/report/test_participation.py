@@ -13,7 +13,7 @@ from tests.browser import browser, opened_tab
 
 from .made import made_comparison, made_run
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.processes
 
 __all__ = ["browser"]  # a fixture
 

@@ -20,7 +20,7 @@ from fedfor.errors import DataError
 from . import tiny
 from .server import Server, serving
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.processes]
 
 Member = tuple[str, bytes]
 
