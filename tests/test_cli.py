@@ -294,7 +294,9 @@ def test_another_kind_of_population_brings_its_own_settings(fedfor: Cli) -> None
 
 @pytest.mark.processes
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_stopped_comparison_leaves_no_process_and_goes_on(tmp_path: Path, how: int) -> None:
+def test_a_stopped_comparison_leaves_no_process_and_goes_on(
+    fedfor: Cli, tmp_path: Path, how: int
+) -> None:
     command = [sys.executable, "-m", "fedfor.cli"]
     words = ["compare", "prior-shift", "-a", "fedavg", "-a", "scaffold", "--seeds", "1", "-w", "2"]
     words += ["--set", "rounds=3", "--set", "population.cohort=3", "--set", "training.epochs=1"]
@@ -320,10 +322,7 @@ def test_a_stopped_comparison_leaves_no_process_and_goes_on(tmp_path: Path, how:
     workers = [int(path.suffix[1:]) for path in halted(flag)]
     wait_until(lambda: not any(map(is_alive, workers)), "no worker is left")
     assert "rounds = 3" in (tmp_path / "c/compare.toml").read_text()
-    done = subprocess.run(
-        [*command, "resume", "c"], cwd=tmp_path, stdout=subprocess.DEVNULL, env=environment
-    )
-    assert done.returncode == 0
+    assert fedfor("resume", "c")[0] == 0
     assert (tmp_path / "c/table.md").is_file()
 
 

@@ -252,7 +252,7 @@ def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
             process.wait(HANG)
         assert len(broken.records()) == done
         assert broken.summary() is None
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    run_in_folder(broken)
     assert sha256(broken.model_path) == sha256(unbroken.model_path)
     ours, theirs = without_times(broken), without_times(unbroken)
     assert ours["rounds.jsonl"] == theirs["rounds.jsonl"]

@@ -164,13 +164,13 @@ def test_other_algorithms_agree_with_the_simulator(tmp_path: Path) -> None:
         for number in range(2):
             federation.start_node(number)
         runs = {
-            name: federation.run(folder=tmp_path / name, rounds=3, nodes=2, algorithm=name)
+            name: federation.run(folder=tmp_path / name, rounds=2, nodes=2, algorithm=name)
             for name in names
         }
         for run in runs.values():
             run.wait()
     for name, run in runs.items():
-        history = simulated(name, people(2), 3)
+        history = simulated(name, people(2), 2)
         assert_agree(run, history)
         for ours, theirs in zip(records_of(run), history.records, strict=True):
             for key in ("up", "down_cross_device", "state_bytes", "clients_with_state"):

@@ -32,6 +32,9 @@ SOON: dict[str, Any] = {
 One that is slow to answer is not: each question waits for ten seconds.
 """
 
+NO_LOGS: dict[str, Any] = {"include_log_monitor": False}
+"""Or each node has a process that reads what others print."""
+
 NEVER = 1e9
 
 STORE = 80 * 2**20
@@ -63,7 +66,7 @@ class Nodes:
         os.environ["RAY_TMPDIR"] = self.folder
         os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"] = str(int(HANG))
         self.client_port = own_port()
-        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": SOON}
+        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": SOON, **NO_LOGS}
         ports = {"ray_client_server_port": self.client_port}
         self.cluster = Cluster(
             initialize_head=True,
@@ -72,7 +75,7 @@ class Nodes:
         self.address: str = self.cluster.address
 
     def add(self, cpus: int = 1) -> Any:
-        return self.cluster.add_node(num_cpus=cpus, object_store_memory=STORE)
+        return self.cluster.add_node(num_cpus=cpus, object_store_memory=STORE, **NO_LOGS)
 
     def lose(self, node: Any) -> None:
         """As when its machine is switched off."""
