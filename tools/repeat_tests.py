@@ -182,8 +182,11 @@ def table(found: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(map(str, (*about, *counts)))} |")
     failed = sorted({name for one in found["runs"] for name in one["failed"]})
     lines += ["", f"Failed: {', '.join(failed)}." if failed else "Nothing failed."]
-    lines += ["", "The slowest tests of the first run:", "", "| seconds | test |", "|---:|---|"]
-    lines += [f"| {took:.1f} | `{name}` |" for name, took in found["runs"][0]["slowest"]]
+    whole = [one for one in found["runs"] if one["what"].startswith("the whole suite")]
+    shown = (whole or found["runs"])[-1]
+    lines += ["", f"The slowest tests of {shown['what']}, at commit {shown['commit']}:", ""]
+    lines += ["| seconds | test |", "|---:|---|"]
+    lines += [f"| {took:.1f} | `{name}` |" for name, took in shown["slowest"]]
     about = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
     return "\n".join([*lines, "", f"{about[0].upper()}{about[1:]}."])
 

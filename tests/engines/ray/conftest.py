@@ -15,7 +15,7 @@ from ray._private import ray_constants  # noqa: E402
 
 from fedfor.engines.ray import dispatch  # noqa: E402
 
-from ...processes import HANG, own_port, with_variable  # noqa: E402
+from ...processes import own_port, with_variable  # noqa: E402
 
 # All that is started here listens on 127.0.0.1, and whoever seeks it does so there.
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -64,7 +64,6 @@ class Nodes:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         self.folder = tempfile.mkdtemp(prefix="fed")  # short: paths of sockets are in it
         os.environ["RAY_TMPDIR"] = self.folder
-        os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"] = str(int(HANG))
         self.client_port = own_port()
         head = {"num_cpus": 0, "include_dashboard": False, "_system_config": SOON, **NO_LOGS}
         ports = {"ray_client_server_port": self.client_port}
@@ -91,7 +90,7 @@ class Nodes:
             ray.shutdown()
         self.cluster.shutdown()
         shutil.rmtree(self.folder, ignore_errors=True)
-        del os.environ["RAY_TMPDIR"], os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"]
+        del os.environ["RAY_TMPDIR"]
 
 
 def processes(place: str | Path) -> list[int]:
