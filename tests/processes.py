@@ -30,8 +30,7 @@ T = TypeVar("T")
 def wait_until(
     happened: Callable[[], T], what: str, process: "subprocess.Popen[bytes] | None" = None
 ) -> T:
-    """What `happened` gives once that is true. `process` is whose doing it is: it must not end
-    before."""
+    """Wait until `happened()` is true, and return it. Fail if the process ends before that."""
     deadline = time.monotonic() + HANG
     while True:
         code = None if process is None else process.poll()

@@ -49,8 +49,8 @@ from .stacks import (
 def test_a_sweep_of_all_algorithms_is_each_alone(
     make: Callable[..., nn.Module], lanes: int | None
 ) -> None:
-    """Every algorithm and ServerOpt, ragged clients, in one stack, after three rounds; with the
-    largest model after two, the second of which has all that a first leaves behind."""
+    """Every algorithm and ServerOpt, ragged clients, in one stack, after three rounds; after two
+    with the largest model."""
     names = ALGORITHMS + (() if make is mlp else WITH_BATCH_NORM)
     trainer = Trainer(
         build(make), nn.functional.cross_entropy, torch.device("cpu"), Stacking(lanes=lanes)

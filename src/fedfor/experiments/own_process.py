@@ -55,8 +55,8 @@ def ask(module: str, asked: dict[str, Any], limit: float) -> dict[str, Any]:
 def answer(work: Work) -> None:
     """The other side: do the work that was asked for, for as long as somebody wants it."""
     folder = Path(sys.argv[1])
-    # A shell has its background jobs ignore Ctrl-C, and so would this process of theirs, whose
-    # own thread sends it that signal.
+    # Background jobs of a shell ignore SIGINT, and so do the processes that they start. This one
+    # must not: its own thread ends it with that signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     warnings.simplefilter("ignore")

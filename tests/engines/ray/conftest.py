@@ -107,8 +107,8 @@ def _name(pid: int) -> str:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No slice is given to a second worker because the first is slow, as on a busy machine any may
-    be: who is lost is then missed by whoever waits for its slice, in that round."""
+    """No slice is given to a second worker because the first is slow, as it may be on a busy
+    machine. So a lost worker is noticed in the round in which it was lost."""
     monkeypatch.setattr(dispatch, "SLOW", (1.0, NEVER))
     monkeypatch.setattr(dispatch, "UNKNOWN", NEVER)
 

@@ -124,7 +124,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _refusal(error: Exception) -> str:
-    """All that Ray says, in one line; of a traceback from the other side, how it ended."""
+    """What Ray says, in one line; of a traceback, its last line."""
     if "Traceback" in str(error):
         return reason(error)
     return " ".join(str(error).split())[:300] or type(error).__name__
