@@ -18,6 +18,13 @@ torch.set_num_threads(1)
 # Two threads of each of several processes on two cores mostly wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+
+ROOT = Path(__file__).parents[1]
+
+# What tests start finds the tests' modules, and first of all what Python runs at its own start.
+paths = [str(ROOT / "tests/quick"), str(ROOT), os.getenv("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
 # A shell has its background jobs ignore Ctrl-C, and whatever they start ignores it too. Tests
 # that interrupt a process would wait for ever; so it is here as in the foreground.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -33,7 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
-ROOT = Path(__file__).parents[1]
 FAILED = ROOT / ".pytest_cache" / "failed.txt"
 """What failed the last time. pytest's own --last-failed does not know names with groups."""
 

@@ -17,8 +17,6 @@ from .conftest import Cli
 from .halting import after, halted
 from .processes import HANG, is_alive, wait_until
 
-ROOT = Path(__file__).parents[1]
-
 SMALL = [
     "--set", "rounds=2", "--set", "population.cohort=3", "--set", "training.epochs=1",
     "--set", "model.name=linear",
@@ -301,14 +299,13 @@ def test_a_stopped_comparison_leaves_no_process_and_goes_on(
     words = ["compare", "prior-shift", "-a", "fedavg", "-a", "scaffold", "--seeds", "1", "-w", "2"]
     words += ["--set", "rounds=3", "--set", "population.cohort=3", "--set", "training.epochs=1"]
     words += ["--set", "model.name=tests.halting:halting_linear", "--set", "engine=serial"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     flag, err = tmp_path / "halted", tmp_path / "err"
     with err.open("wb") as file:
         process = subprocess.Popen(
             [*command, *words, "--out", "c"],
             cwd=tmp_path,
             stderr=file,
-            env=environment | after(30, flag),
+            env=os.environ | after(30, flag),
         )
     try:
         wait_until(lambda: len(halted(flag)) == 2, "both runs halt in mid-round", process)

@@ -1,12 +1,17 @@
 """What holds of the tests themselves."""
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fedfor
+
+from .processes import HANG
 
 HERE = Path(__file__).parent
 SOURCES = Path(fedfor.__file__).parent
@@ -67,6 +72,37 @@ def test_every_wait_has_the_one_bound() -> None:
                 if isinstance(number, (int, float)) and number:
                     found.append(f"{path.relative_to(HERE)}, line {call.lineno}: {number}")
     assert found == []
+
+
+TRAINED = """
+import sys, torch
+torch.manual_seed(0)
+model, data = torch.nn.Linear(3, 2), torch.randn(4, 3)
+for optimizer in (
+    torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+    torch.optim.AdamW(model.parameters(), lr=0.1),
+):
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(data).square().sum().backward()
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+print("torch._dynamo" in sys.modules, [p.tolist() for p in model.parameters()])
+"""
+
+
+@pytest.mark.fast
+def test_processes_start_without_the_compiler_and_train_the_same() -> None:
+    told = []
+    for there in (os.environ["PYTHONPATH"], ""):
+        words = [sys.executable, "-c", TRAINED]
+        env = {**os.environ, "PYTHONPATH": there}
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=HANG)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.split(maxsplit=1))
+    (quick, ours), (as_it_is, theirs) = told
+    assert (quick, as_it_is) == ("False", "True")
+    assert ours == theirs
 
 
 @pytest.mark.xdist_group("suite")

@@ -3,6 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,9 +133,10 @@ TRAINING = Training(epochs=2, batch_size=7, lr=0.05, lr_decay=0.9)
 
 @functools.cache
 def reference(
-    make: Callable[..., nn.Module], name: str, rounds: int = 3
+    make: Callable[..., nn.Module], name: str, rounds: int = 3, epochs: int = 2
 ) -> tuple[Simulation, list[Record]]:
-    run = simulation(SerialEngine, build(make), name, TRAINING, ragged())
+    training = replace(TRAINING, epochs=epochs)
+    run = simulation(SerialEngine, build(make), name, training, ragged())
     return run, [run.round() for _ in range(rounds)]
 
 

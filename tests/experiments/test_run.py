@@ -235,13 +235,12 @@ def test_killed_in_mid_round_and_resumed(tmp_path: Path, name: str) -> None:
     of_round = (Halting.passes - before) / 5
     broken = RunFolder(tmp_path / "broken")
     start_run(broken, halting)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "fedfor.cli", "resume", str(broken.path)]
     for done in (1, 2):  # killed twice, each time in the middle of its second round
         flag = tmp_path / f"halted-{done}"
         process = subprocess.Popen(
             command,
-            env=environment | after(1.5 * of_round, flag),
+            env=os.environ | after(1.5 * of_round, flag),
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
         )

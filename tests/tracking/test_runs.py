@@ -105,11 +105,10 @@ def test_a_tracker_is_told_that_a_run_was_cut_off(tmp_path: Path, command: str, 
     words += ["--set", "model.name=tests.halting:halting_linear", "--set", "engine=serial"]
     words += ["--set", "training.epochs=1"]
     words += ["-a", "fedfor", "--seeds", "1"] if command == "compare" else []
-    root = str(Path(__file__).parent.parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-m", "fedfor.cli", command, *words, "--track", WITNESS],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root, **after(40, halted_at)},
+        env=os.environ | after(40, halted_at),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

@@ -22,7 +22,6 @@ from .processes import fedfor, live
 
 pytestmark = pytest.mark.processes
 
-ROOT = str(Path(__file__).parents[2])
 ROUNDS = 10
 SETTINGS = [
     f"rounds={ROUNDS}", "population.cohort=5", "training.epochs=1",
@@ -61,7 +60,7 @@ def test_a_run_is_seen_round_by_round_and_is_not_disturbed(tmp_path: Path) -> No
             wait_until(lambda: live(url)["rounds_done"] == rounds, f"round {rounds} is shown")
 
         words = [word for setting in SETTINGS for word in ("--set", setting)]
-        told = {"PYTHONPATH": ROOT, **after(3.5 * of_round, flag)}
+        told = after(3.5 * of_round, flag)
         with fedfor("run", "prior-shift", *words, "-o", "r", cwd=tmp_path, **told) as training:
             wait_until(lambda: halted(flag), "the run halts in round 4", training.process)
             shows(3)

@@ -125,29 +125,37 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *problems: Exception | None) -> li
     return asked
 
 
-def test_a_cluster_that_is_busy_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    busy = ConnectionAbortedError(BUSY)
-    asked = refusing(monkeypatch, busy, busy, None)
-    Cluster("ray://head:10001", 2).open()
-    assert asked == ["ray://head:10001"] * 3
-    told = [record.message for record in caplog.records]
-    assert told == ["the Ray cluster at ray://head:10001 is busy; waiting for it"]
-
-
 DEAD = """Initialization failure from server:
 Traceback (most recent call last):
 RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err for logs.
 """
+"""Where that process died at once."""
+
+DYING = """Initialization failure from server:
+Traceback (most recent call last):
+psutil.ZombieProcess: PID still exists but it's a zombie (pid=6202)
+"""
+"""And where it died while the proxy looked at it."""
+
+
+def test_a_cluster_whose_proxy_failed_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    problems = map(ConnectionAbortedError, (BUSY, DEAD, DYING))
+    asked = refusing(monkeypatch, *problems, None)
+    Cluster("ray://head:10001", 2).open()
+    assert asked == ["ray://head:10001"] * 4
+    (told,) = [record.message for record in caplog.records]
+    assert "did not let us in (RuntimeError: Proxy failed to Connect" in told
+    assert told.endswith("; asking again")
 
 
 @pytest.mark.parametrize(
     ("problem", "patience", "words"),
     [
         (BUSY, 0.0, "RuntimeError: Proxy failed to Connect to backend!"),
-        (DEAD, 1e9, "RuntimeError: Starting Ray client server failed."),
+        (DEAD, 0.0, "RuntimeError: Starting Ray client server failed."),
         ("Initialization failure:\nno such job", 1e9, "Initialization failure: no such job"),
     ],
 )

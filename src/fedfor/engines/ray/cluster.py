@@ -21,13 +21,20 @@ SOON_GONE = {"gcs_rpc_server_reconnect_timeout_s": 15}
 """How long Ray's helpers seek a cluster of our own, of which all else dies with us."""
 
 PATIENCE = 300.0
-"""Seconds in which a cluster that is too busy to let us in is asked again."""
+"""Seconds in which a cluster that did not let us in is asked again."""
 
 AGAIN_AFTER = 2.0
 """Seconds between two such questions."""
 
-BUSY = "Proxy failed to Connect"
-"""Ray's proxy starts a process for each driver from outside, and gives it half a minute."""
+FOR_NOW = (
+    "Proxy failed to Connect",
+    "Starting Ray client server failed",
+    "psutil.ZombieProcess",
+    "psutil.NoSuchProcess",
+)
+"""What Ray's proxy says where another try may end better. It starts a process for each driver from
+outside. That may take longer than the half minute it is given; and sometimes it dies at once, since
+the proxy forks while gRPC is at work in it (https://github.com/ray-project/ray/issues/63202)."""
 
 SOON = 10.0
 """Seconds for somebody to answer at the address of a cluster. Ray itself tries for minutes."""
@@ -85,16 +92,18 @@ class Cluster:
             try:
                 ray.init(address=address, **QUIET)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-                if BUSY in str(error) and time.monotonic() < until:
+                what = f"the Ray cluster at {address} did not let us in ({_refusal(error)})"
+                may_pass = any(words in str(error) for words in FOR_NOW)
+                if may_pass and time.monotonic() < until:
                     if not told:
-                        log.info("the Ray cluster at %s is busy; waiting for it", address)
+                        log.info("%s; asking again", what)
                     told = True
                     time.sleep(AGAIN_AFTER)
                     continue
                 self._ours = False
                 raise ConfigError(
-                    f"the Ray cluster at {address} did not let us in ({_refusal(error)}); is it of "
-                    f"Ray {ray.__version__} and this Python? If so it may be busy: try again"
+                    f"{what}; is it of Ray {ray.__version__} and this Python? If so it may be "
+                    "busy: try again"
                 ) from error
             return
 
