@@ -242,7 +242,7 @@ def test_a_warning_is_one_line(fedfor: Cli) -> None:
 def test_import_is_light() -> None:
     """What `import fedfor` and --help load is a cost in every process: not torch."""
     code = "import sys, fedfor, fedfor.cli; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
 
 
 @pytest.mark.processes

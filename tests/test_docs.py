@@ -13,6 +13,8 @@ import pytest
 from fedfor.experiments.comparison import Comparison
 from fedfor.experiments.load import load_config, read_toml
 
+from .processes import HANG
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r'^```python(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -41,7 +43,7 @@ def test_code_runs(page: Path, tmp_path: Path) -> None:
             scripts.append(f"block{len(scripts)}.py")
     assert scripts
     for script in scripts:
-        subprocess.run([sys.executable, script], cwd=tmp_path, check=True)
+        subprocess.run([sys.executable, script], cwd=tmp_path, check=True, timeout=HANG)
 
 
 def test_a_new_algorithm_is_twenty_lines() -> None:
@@ -59,7 +61,13 @@ def test_the_new_algorithm_runs_from_the_command_line(tmp_path: Path) -> None:
     words = ["-m", "fedfor.cli", "compare", "prior-shift", "-a", "fedavg", "-a"]
     words += ["anchor:Anchor+fedadam,mu=0.5,server.lr=0.02", "--seeds", "1", "--out", "c"]
     words += ["--set", "rounds=2", "--set", "model.name=linear"]
-    subprocess.run([sys.executable, *words], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=HANG,
+    )
     table = (tmp_path / "c/table.md").read_text()
     assert "anchor:Anchor+fedadam,mu=0.5,server.lr=0.02" in table
 
@@ -111,4 +119,6 @@ def test_the_picture_of_the_idea_shows_what_its_page_says() -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=HANG
+    )

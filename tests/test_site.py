@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser import browser, opened_tab
+from tests.processes import HANG
 
 __all__ = ["browser"]
 
@@ -25,6 +26,7 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        timeout=HANG,
     )
 
 

@@ -19,6 +19,7 @@ from fedfor.experiments.scale_plan import Case
 from fedfor.experiments.scale_results import load_scale
 
 from ..conftest import Cli
+from ..processes import HANG
 from ..report.made_scale import made_cost, made_plan, made_results
 
 SMALL = [
@@ -40,6 +41,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, "COMMIT": "made", "OMP_NUM_THREADS": "1"},
         check=True,
         capture_output=True,
+        timeout=HANG,
     )
     return folder / "s"
 

@@ -37,7 +37,8 @@ def test_the_diff_puts_fedfor_into_an_app(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     config = {"fraction-train": 1.0, "lr": 0.1, "num-server-rounds": 3, "local-epochs": 2}
     fedavg = run_app(config)
-    subprocess.run(["git", "apply", "-"], input=diff, text=True, cwd=app, check=True)
+    git = ["git", "apply", "-"]
+    subprocess.run(git, input=diff, text=True, cwd=app, check=True, timeout=HANG)
     fedfor = run_app(config)
     assert all(len(m.content.array_records) == 1 for m in fedavg.asked)
     extras = [m for m in fedfor.asked if "extras" in m.content.array_records]
