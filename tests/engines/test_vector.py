@@ -18,6 +18,7 @@ from fedfor.data import ConceptShift, DataSplit, Partition
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.stacking import Stacking
 from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.engines.vector.step import LocalStep
 from fedfor.errors import DivergedError
 from fedfor.experiments.simulation import Record, Simulation
 from fedfor.experiments.together import drive_together
@@ -67,6 +68,19 @@ def test_a_sweep_of_all_algorithms_is_each_alone(
         theirs, their_records = reference(make, name, rounds, epochs)
         assert_same(run, theirs)
         assert_same_records(of_run, their_records)
+
+
+def test_all_weights_changed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is done where a step is compiled, which a CPU's is not."""
+    monkeypatch.setattr(LocalStep, "_update_in_place", LocalStep._update_whole)
+    names = ("fedavg", "fedfor", "fedcurv", "scaffold", "fedfor+fedbn")
+    trainer = Trainer(build(norm_cnn), nn.functional.cross_entropy, torch.device("cpu"))
+    shared = functools.partial(VectorEngine, trainer=trainer)
+    runs = [simulation(shared, build(norm_cnn), name, TRAINING, ragged()) for name in names]
+    for _ in range(3):
+        drive_together([r.steps() for r in runs], lambda i, r: None)
+    for name, run in zip(names, runs, strict=True):
+        assert_same(run, reference(norm_cnn, name)[0])
 
 
 @settings(max_examples=25, deadline=None)

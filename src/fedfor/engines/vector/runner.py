@@ -1,6 +1,7 @@
 """How a step is run: as it is written, traced once and replayed, or compiled and captured."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ class Program:
     """One LocalStep on an arena."""
 
     def __init__(self, step: LocalStep, compiled: bool) -> None:
-        self.step, self.compiled = step, compiled
+        self.step, self.compiled = replace(step, whole=compiled), compiled
         self.calls = 0
         self._traced: Flat | None = None
         self._graph: torch.cuda.CUDAGraph | None = None

@@ -24,6 +24,11 @@ class Share:
     sgd: SgdOptions | None
     """None: the gradients are left for a torch optimizer."""
 
+    @property
+    def keeps_more(self) -> bool:
+        """Whether a step changes more than weights: a momentum, or gradients for an optimizer."""
+        return self.sgd is None or bool(self.sgd.momentum)
+
 
 @dataclass
 class State:
@@ -151,6 +156,9 @@ class LocalStep:
     alone: bool
     """Whether some client has a single sample in the batch."""
     augmentation: Augmentation | None = None
+    whole: bool = False
+    """Whether to change all weights at once. A compiler makes of a change to some rows a copy of
+    all of them: with many runs in a stack, most of a step was such copies."""
 
     def __call__(self, state: State, terms: Sequence[Term], batch: Batch, x: Tensor) -> None:
         """Change `state` in place. `x` is the whole data set."""
@@ -173,12 +181,10 @@ class LocalStep:
             noise,
             1 if self.alone else 2,
         )
-        for start, stop, names in self.model.layout.segments:
-            # Once for all runs: a compiler would gather them anew for each.
-            parts = [_flat(gradients[name]) for name in names]
-            gradient = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-            for share, term in zip(self.shares, terms, strict=True):
-                self._update(share, term, state, slice(start, stop), gradient, running)
+        if self.whole and len(self.shares) > 1 and not any(s.keeps_more for s in self.shares):
+            self._update_whole(terms, state, gradients, running)
+        else:
+            self._update_in_place(terms, state, gradients, running)
         for name, buffer in state.buffers.items():
             buffer.copy_(_where(running, buffers[name], buffer))
         state.loss.add_(_where(running, loss, torch.zeros_like(loss)))
@@ -188,6 +194,36 @@ class LocalStep:
             return x[batch.rows]
         images = self.augmentation.apply(x[batch.rows.flatten()], batch.images.flatten(0, 1))
         return images.view(*batch.rows.shape, *images.shape[1:])
+
+    def _update_in_place(
+        self, terms: Sequence[Term], state: State, gradients: Tensors, running: Tensor | None
+    ) -> None:
+        for start, stop, names in self.model.layout.segments:
+            # Once for all runs: a compiler would gather them anew for each.
+            parts = [_flat(gradients[name]) for name in names]
+            gradient = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+            for share, term in zip(self.shares, terms, strict=True):
+                self._update(share, term, state, slice(start, stop), gradient, running)
+
+    def _update_whole(
+        self, terms: Sequence[Term], state: State, gradients: Tensors, running: Tensor | None
+    ) -> None:
+        """Where all runs have plain SGD: their new weights side by side, then taken over."""
+        layout, weights = self.model.layout, state.weights
+        parts = [_flat(gradients[name]) for name in layout.slots]
+        if layout.width > layout.used:
+            parts.append(weights.new_zeros(len(weights), layout.width - layout.used))
+        gradient, new = torch.cat(parts, dim=1), []
+        for share, term in zip(self.shares, terms, strict=True):
+            assert share.sgd is not None
+            rows = slice(share.start, share.stop)
+            w = weights[rows]
+            changed = with_penalty(share.client, gradient[rows], w, term)
+            move = sgd_step(w, changed, None, term.lr, share.sgd)
+            if running is not None:
+                move = torch.where(running[rows, None], move, torch.zeros_like(move))
+            new.append(w - move)
+        weights.copy_(torch.cat(new))
 
     def _update(
         self,
