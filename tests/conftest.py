@@ -32,12 +32,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two cores are too few for many clusters: those of single tests are there one at a time."""
+    """Two cores are too few for many clusters: Ray's are there one after another, and Flower's.
+
+    What waits comes first, so that at the end no process is left with a long test alone.
+    """
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.processes)
-            if not item.get_closest_marker("xdist_group"):
-                item.add_marker(pytest.mark.xdist_group("cluster"))
+            kind = "flower" if "tests/flower" in item.path.as_posix() else "ray"
+            item.add_marker(pytest.mark.xdist_group(kind))
+    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 
 FAILED = ROOT / ".pytest_cache" / "failed.txt"

@@ -103,6 +103,7 @@ def getting(server: Server, root: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         ("a.tar.gz", tar(("set/one.bin", b"1"), ("set/two.bin", b"2"))),
         ("a.zip", zipped(("set/one.bin", b"1"), ("set/two.bin", b"2"), ("__MACOSX/x", b""))),
     ],
+    ids=["tar", "zip"],
 )
 def test_archives_are_unpacked(
     getting: Callable[..., Getter], root: Path, file: str, body: bytes
@@ -139,6 +140,7 @@ def test_no_checksum_is_told(getting: Callable[..., Getter]) -> None:
         ("a.zip", zipped(("set/one", b"1"), ("/tmp/evil", b"2"))),
         ("a.zip", zipped(("set/one", b"1"), ("set\\..\\..\\evil", b"2"))),
     ],
+    ids=["tar", "through a link", "link", "zip", "absolute", "backslashes"],
 )
 def test_evil_members_unpack_nothing(
     getting: Callable[..., Getter], root: Path, file: str, body: bytes
@@ -164,6 +166,19 @@ def test_evil_members_unpack_nothing(
         ("a.tar.gz", tar(("set", b"1"), ("set/one", b"2"))),
         ("a.tar.gz", tar(("set/one", b"1"), ("set", b"2"))),
         ("a.zip", zipped(("s" * 300, b"1"))),
+    ],
+    ids=[
+        "tar cut off",
+        "no tar",
+        "zip cut off",
+        "zip flipped",
+        "lzma damaged",
+        "bzip2 damaged",
+        "zip, file then folder",
+        "zip, folder then file",
+        "tar, file then folder",
+        "tar, folder then file",
+        "long name",
     ],
 )
 def test_broken_archives_unpack_nothing(
