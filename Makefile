@@ -18,8 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNNABLE))
 	$(BIN)/fedfor compare demo --out runs/demo
 
+# Three at a time also on two cores: tests of clusters and servers mostly wait.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: lint
 	$(BIN)/python -m pytest -q -n 2 -m fast

@@ -32,7 +32,7 @@ from typing import Any
 from tests.processes import without_group
 
 ROOT = Path(__file__).parent.parent
-WHOLE = ("-n", "2", "--dist", "loadgroup")
+WHOLE = ("-n", "3", "--dist", "loadgroup")
 SLOWEST = 20
 PACKAGES = ("torch", "pytest", "pytest-xdist", "ray", "flwr")
 

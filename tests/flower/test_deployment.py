@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,33 +59,50 @@ def records_of(run: Run) -> list[dict[str, Any]]:
     return RunFolder(run.folder).records()
 
 
-def test_tls_and_keys(tmp_path: Path) -> None:
-    """Three rounds in the cross-device form and, beside them, three in the cross-silo form."""
-    with Federation(tmp_path / "f", secure=True) as federation:
+@contextmanager
+def two_nodes(folder: Path, **how: Any) -> Iterator[Federation]:
+    with Federation(folder / "f", **how) as federation:
         for number in range(2):
             federation.start_node(number)
-        runs = {
-            "cross-device": federation.run(folder=tmp_path / "device", nodes=2, rounds=3),
-            "cross-silo": federation.run(
-                folder=tmp_path / "silo", nodes=2, rounds=3, form="cross-silo"
-            ),
-        }
-        # Those that must not get in, while the others work.
-        make_key(federation.folder / "stranger")
-        tls = ["--root-certificates", str(federation.ca)]
-        key = ["--auth-supernode-private-key", str(federation.folder / "stranger")]
-        stranger = federation.start_node(2, *tls, *key)
-        keyless = federation.start_node(3, *tls)
-        in_clear = federation.start_node(4, "--insecure", "--max-retries", "2")
-        for run in runs.values():
-            run.wait()
-        listed = json.loads(federation.flwr("supernode", "list", "--format", "json"))
-        for name in (stranger, keyless, in_clear):
-            assert federation.processes[name].wait(timeout=HANG) != 0, federation.log(name)
-    assert "Failed to activate SuperNode" in federation.log(stranger)
-    assert "must be registered via the CLI" in federation.log(keyless)
-    assert "SuperNode ID" not in federation.log(in_clear)
-    assert len(listed["nodes"]) == 2
+        yield federation
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """With TLS and keys, for several tests."""
+    with two_nodes(tmp_path_factory.mktemp("secure"), secure=True) as federation:
+        yield federation
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    with two_nodes(tmp_path_factory.mktemp("plain")) as federation:
+        yield federation
+
+
+def test_tls_and_keys(secure: Federation, tmp_path: Path) -> None:
+    """Three rounds in the cross-device form and, beside them, three in the cross-silo form."""
+    device, silo = tmp_path / "device", tmp_path / "silo"
+    runs = {
+        "cross-device": secure.run(folder=device, nodes=2, rounds=3),
+        "cross-silo": secure.run(folder=silo, nodes=2, rounds=3, form="cross-silo"),
+    }
+    # Those that must not get in, while the others work.
+    make_key(secure.folder / "stranger")
+    tls = ["--root-certificates", str(secure.ca)]
+    key = ["--auth-supernode-private-key", str(secure.folder / "stranger")]
+    stranger = secure.start_node(2, *tls, *key)
+    keyless = secure.start_node(3, *tls)
+    in_clear = secure.start_node(4, "--insecure", "--max-retries", "2")
+    for run in runs.values():
+        run.wait()
+    listed = json.loads(secure.flwr("supernode", "list", "--format", "json"))["nodes"]
+    for name in (stranger, keyless, in_clear):
+        assert secure.processes[name].wait(timeout=HANG) != 0, secure.log(name)
+    assert "Failed to activate SuperNode" in secure.log(stranger)
+    assert "must be registered via the CLI" in secure.log(keyless)
+    assert "SuperNode ID" not in secure.log(in_clear)
+    assert [node["status"] for node in listed].count("online") == 2
     for form, run in runs.items():
         records = records_of(run)
         history = simulated("fedfor", people(2), len(records))
@@ -96,56 +114,43 @@ def test_tls_and_keys(tmp_path: Path) -> None:
             assert (ours["attempts"], ours["rejected"], ours["state_bytes"]) == (1, [], 0)
 
 
-def test_a_supernode_is_killed_and_one_started_anew(tmp_path: Path) -> None:
+def test_a_supernode_is_killed_and_one_started_anew(secure: Federation, tmp_path: Path) -> None:
     """Flower takes a minute to miss a node, and lets its key in again only then: so the new one
     has a key of its own."""
     marks = tmp_path / "marks"
     marks.mkdir()
-    with Federation(tmp_path / "f", secure=True) as federation:
-        for number in range(2):
-            federation.start_node(number)
-        run = federation.run(folder=tmp_path / "run", nodes=2, rounds=3, marks=marks, hold="2-1")
-        wait_until((marks / "2-1").exists, "node 1 trains in round 2")
-        federation.kill("node1")
-        (marks / "go-on").touch()
-        federation.start_node(1, key="replacement")
-        run.wait()
+    run = secure.run(folder=tmp_path / "run", nodes=2, rounds=3, marks=marks, hold="2-1")
+    wait_until((marks / "2-1").exists, "node 1 trains in round 2")
+    secure.kill("node1")
+    (marks / "go-on").touch()
+    secure.start_node(1, key="replacement")
+    run.wait()
     records = records_of(run)
     assert [(r["round"], r["clients"]) for r in records] == [(1, 2), (2, 1), (3, 2)]
     (lost,) = records[1]["rejected"]
-    assert f"SuperNode ID: {lost['node']}" in federation.log("node1")
-    assert "Sending: train message" in federation.log("replacement")
+    assert f"SuperNode ID: {lost['node']}" in secure.log("node1")
+    assert "Sending: train message" in secure.log("replacement")
 
 
-@pytest.fixture(scope="module")
-def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    """A federation that several tests use, one after another."""
-    with Federation(tmp_path_factory.mktemp("shared") / "f") as federation:
-        for number in range(2):
-            federation.start_node(number)
-        yield federation
-
-
-def test_the_serverapp_is_killed_and_resumes(two_nodes: Federation, tmp_path: Path) -> None:
+def test_the_serverapp_is_killed_and_resumes(plain: Federation, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     settings = {"folder": tmp_path / "run", "rounds": 3, "nodes": 2, "marks": marks, "hold": "3-0"}
-    broken = two_nodes.run(**settings)
+    broken = plain.run(**settings)
     wait_until((marks / "3-0").exists, "node 0 trains in round 3")
     os.kill(int((marks / "server.pid").read_text()), signal.SIGKILL)
     (marks / "go-on").touch()
     assert len(records_of(broken)) == 2
-    run = two_nodes.run(**settings).wait()
+    run = plain.run(**settings).wait()
     assert "Going on after round 2 of 3" in run.log
     assert len(records_of(run)) == 3
     assert_agree(run, simulated("fedfor", people(2), 3))  # which is the unbroken run's, as above
 
 
-def test_other_algorithms_agree_with_the_simulator(two_nodes: Federation, tmp_path: Path) -> None:
+def test_other_algorithms_agree_with_the_simulator(plain: Federation, tmp_path: Path) -> None:
     names = ("feddyn", "scaffold", "fedcurv", "fedadam")
     runs = {
-        name: two_nodes.run(folder=tmp_path / name, rounds=2, nodes=2, algorithm=name)
-        for name in names
+        name: plain.run(folder=tmp_path / name, rounds=2, nodes=2, algorithm=name) for name in names
     }
     for run in runs.values():
         run.wait()
