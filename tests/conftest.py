@@ -17,7 +17,8 @@ from .processes import without_group
 torch.set_num_threads(1)
 # Two threads of each of several processes on two cores mostly wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
-
+# Ray's workers otherwise give way to whatever else runs, the other tests for one.
+os.environ.update(RAY_worker_niceness="0")
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,15 +33,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two cores are too few for many clusters: Ray's are there one after another, and Flower's.
+    """Two cores are too few for many clusters: there are two groups, about as long, of tests that
+    run one after another.
 
     What waits comes first, so that at the end no process is left with a long test alone.
     """
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.processes)
-            kind = "flower" if "tests/flower" in item.path.as_posix() else "ray"
-            item.add_marker(pytest.mark.xdist_group(kind))
+            if not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group("cluster"))
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 

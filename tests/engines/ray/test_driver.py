@@ -20,7 +20,7 @@ from ...conftest import Cli
 from ...processes import HANG, wait_until
 from .conftest import LOOPBACK, Nodes, processes
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("ray")]
 
 SETTINGS = {
     "algorithm.name": "scaffold",
