@@ -18,25 +18,29 @@ torch.set_num_threads(1)
 # Two threads of each of several processes on two cores mostly wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
 # Ray's workers otherwise give way to whatever else runs, the other tests for one.
-os.environ.update(RAY_worker_niceness="0")
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  (Ray spells it so)
 
 ROOT = Path(__file__).parents[1]
-
-# What tests start finds the tests' modules, and first of all what Python runs at its own start.
-paths = [str(ROOT / "tests/quick"), str(ROOT), os.getenv("PYTHONPATH", "")]
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 # A shell has its background jobs ignore Ctrl-C, and whatever they start ignores it too. Tests
 # that interrupt a process would wait for ever; so it is here as in the foreground.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What tests start finds the tests' modules, and what Python runs first of all. The processes
+    of pytest-xdist are no such: they, not the one that starts them, set this."""
+    if os.getenv("PYTEST_XDIST_WORKER") or not config.getoption("numprocesses", default=None):
+        paths = [str(ROOT / "tests/quick"), str(ROOT), os.getenv("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two cores are too few for many clusters: there are two groups, about as long, of tests that
-    run one after another.
+    """Two cores are too few for many clusters. Their tests are two groups of about the same length,
+    and those of a group run one after another.
 
-    What waits comes first, so that at the end no process is left with a long test alone.
+    Tests that wait run first, so that no long one is left alone at the end.
     """
     for item in items:
         if item.get_closest_marker("cluster"):

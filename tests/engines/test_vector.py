@@ -17,7 +17,8 @@ from fedfor.algorithms.presets import as_algorithm
 from fedfor.data import ConceptShift, DataSplit, Partition
 from fedfor.engines import SerialEngine, Training
 from fedfor.engines.stacking import Stacking
-from fedfor.engines.vector import Trainer, VectorEngine
+from fedfor.engines.vector import Trainer, VectorEngine, runner
+from fedfor.engines.vector import trainer as trainer_module
 from fedfor.engines.vector.step import LocalStep
 from fedfor.errors import DivergedError
 from fedfor.experiments.simulation import Record, Simulation
@@ -70,17 +71,42 @@ def test_a_sweep_of_all_algorithms_is_each_alone(
         assert_same_records(of_run, their_records)
 
 
-def test_all_weights_changed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is done where a step is compiled, which a CPU's is not."""
-    monkeypatch.setattr(LocalStep, "_update_in_place", LocalStep._update_whole)
+@pytest.mark.parametrize("momentum", [0.0, 0.5], ids=["plain", "one run has momentum"])
+def test_all_weights_changed_at_once(monkeypatch: pytest.MonkeyPatch, momentum: float) -> None:
+    """As it is done where a step is compiled, which a CPU's is not, with clients that have ended
+    and are still in the stack, as on a GPU. Not where a run keeps more than weights."""
+    monkeypatch.setattr(runner, "replace", lambda step, whole: replace(step, whole=True))
+    monkeypatch.setattr(trainer_module, "SHRINK_AT", 0.0)
+    taken = counted(monkeypatch, LocalStep, "_update_whole")
     names = ("fedavg", "fedfor", "fedcurv", "scaffold", "fedfor+fedbn")
+    trainings = [TRAINING] * 4 + [replace(TRAINING, options={"momentum": momentum})]
     trainer = Trainer(build(norm_cnn), nn.functional.cross_entropy, torch.device("cpu"))
     shared = functools.partial(VectorEngine, trainer=trainer)
-    runs = [simulation(shared, build(norm_cnn), name, TRAINING, ragged()) for name in names]
+    clients = ragged()  # a stack is of one data set
+    pairs = [
+        [simulation(engine, build(norm_cnn), *what, clients) for engine in (shared, SerialEngine)]
+        for what in zip(names, trainings, strict=True)
+    ]
     for _ in range(3):
-        drive_together([r.steps() for r in runs], lambda i, r: None)
-    for name, run in zip(names, runs, strict=True):
-        assert_same(run, reference(norm_cnn, name)[0])
+        drive_together([ours.steps() for ours, _ in pairs], lambda i, r: None)
+    for ours, theirs in pairs:
+        for _ in range(3):
+            theirs.round()
+        assert_same(ours, theirs)
+    assert bool(taken) != bool(momentum)
+    assert momentum or any(running is not None and not running.all() for *_, running in taken)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[tuple[Any, ...]]:
+    """What the method is called with from now on."""
+    method, calls = getattr(owner, name), list[tuple[Any, ...]]()
+
+    def called(self: object, *args: Any) -> None:
+        calls.append(args)
+        method(self, *args)
+
+    monkeypatch.setattr(owner, name, called)
+    return calls
 
 
 @settings(max_examples=25, deadline=None)

@@ -127,7 +127,7 @@ class Federation(AbstractContextManager["Federation"]):
         process = self.processes[name]
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.wait(timeout=HANG)
 
     def _spawn(self, name: str, program: str, *words: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -152,7 +152,7 @@ class Run:
     def log(self) -> str:
         return self.federation.log(self.name)
 
-    def wait(self) -> "Run":
+    def finish(self) -> "Run":
         """Until the strategy has written its summary."""
         process = self.federation.processes[self.name]
 

@@ -69,7 +69,7 @@ def rss(pid: int) -> int:
 @pytest.mark.cluster
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
-    """Ten of a hundred nodes in each of 12 rounds; the server's memory at the end is within 10 %
+    """Ten of a hundred nodes in each of 20 rounds; the server's memory at the end is within 10 %
     of that after the fifth. The nodes' processes are Ray's, not ours."""
     memory: dict[int, int] = {}
     with Federation(tmp_path / "f", simulation=True) as federation:
@@ -78,7 +78,7 @@ def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
             "--federation-config",
             "num-supernodes=100",
             folder=tmp_path / "run",
-            rounds=12,
+            rounds=20,
             nodes=10,
             fraction=0.1,
         )
@@ -91,9 +91,9 @@ def test_a_hundred_simulated_nodes_in_steady_memory(tmp_path: Path) -> None:
             return folder.summary_path.exists()
 
         wait_until(over, "the summary of the run", federation.processes["link"])
-        run.wait()
+        run.finish()
     records = folder.records()
-    assert [r["clients"] for r in records] == [10] * 12
+    assert [r["clients"] for r in records] == [10] * 20
     early, late = min(n for n in memory if n >= 5), max(memory)
     assert late >= early + 5, memory
     assert memory[late] <= 1.1 * memory[early], memory

@@ -67,99 +67,120 @@ def two_nodes(folder: Path, **how: Any) -> Iterator[Federation]:
         yield federation
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    """With TLS and keys, for several tests."""
     with two_nodes(tmp_path_factory.mktemp("secure"), secure=True) as federation:
         yield federation
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     with two_nodes(tmp_path_factory.mktemp("plain")) as federation:
         yield federation
 
 
-def test_tls_and_keys(secure: Federation, tmp_path: Path) -> None:
-    """Three rounds in the cross-device form and, beside them, three in the cross-silo form."""
-    device, silo = tmp_path / "device", tmp_path / "silo"
-    runs = {
-        "cross-device": secure.run(folder=device, nodes=2, rounds=3),
-        "cross-silo": secure.run(folder=silo, nodes=2, rounds=3, form="cross-silo"),
-    }
-    # Those that must not get in, while the others work.
-    make_key(secure.folder / "stranger")
-    tls = ["--root-certificates", str(secure.ca)]
-    key = ["--auth-supernode-private-key", str(secure.folder / "stranger")]
-    stranger = secure.start_node(2, *tls, *key)
-    keyless = secure.start_node(3, *tls)
-    in_clear = secure.start_node(4, "--insecure", "--max-retries", "2")
-    for run in runs.values():
-        run.wait()
-    listed = json.loads(secure.flwr("supernode", "list", "--format", "json"))["nodes"]
-    for name in (stranger, keyless, in_clear):
-        assert secure.processes[name].wait(timeout=HANG) != 0, secure.log(name)
-    assert "Failed to activate SuperNode" in secure.log(stranger)
-    assert "must be registered via the CLI" in secure.log(keyless)
-    assert "SuperNode ID" not in secure.log(in_clear)
-    assert [node["status"] for node in listed].count("online") == 2
-    for form, run in runs.items():
+class TestWithTlsAndKeys:
+    def test_tls_and_keys(self, secure: Federation, tmp_path: Path) -> None:
+        """Three rounds in the cross-device form and, beside them, three in the cross-silo form."""
+        device, silo = tmp_path / "device", tmp_path / "silo"
+        runs = {
+            "cross-device": secure.run(folder=device, nodes=2, rounds=3),
+            "cross-silo": secure.run(folder=silo, nodes=2, rounds=3, form="cross-silo"),
+        }
+        # Those that must not get in, while the others work.
+        make_key(secure.folder / "stranger")
+        tls = ["--root-certificates", str(secure.ca)]
+        key = ["--auth-supernode-private-key", str(secure.folder / "stranger")]
+        stranger = secure.start_node(2, *tls, *key)
+        keyless = secure.start_node(3, *tls)
+        in_clear = secure.start_node(4, "--insecure", "--max-retries", "2")
+        for run in runs.values():
+            run.finish()
+        listed = json.loads(secure.flwr("supernode", "list", "--format", "json"))["nodes"]
+        for name in (stranger, keyless, in_clear):
+            assert secure.processes[name].wait(timeout=HANG) != 0, secure.log(name)
+        assert "Failed to activate SuperNode" in secure.log(stranger)
+        assert "must be registered via the CLI" in secure.log(keyless)
+        assert "SuperNode ID" not in secure.log(in_clear)
+        assert len(listed) == 2
+        for form, run in runs.items():
+            records = records_of(run)
+            history = simulated("fedfor", people(2), len(records))
+            assert_agree(run, history)
+            for ours, theirs in zip(records, history.records, strict=True):
+                for key_ in (
+                    "clients",
+                    "up",
+                    "down_cross_device",
+                    "down_cross_silo",
+                    "local_steps",
+                ):
+                    assert ours[key_] == theirs[key_], key_
+                assert ours["form"] == form
+                assert (ours["attempts"], ours["rejected"], ours["state_bytes"]) == (1, [], 0)
+
+    def test_a_supernode_is_killed_and_one_started_anew(
+        self, secure: Federation, tmp_path: Path
+    ) -> None:
+        """Flower takes a minute to miss a node, and lets its key in again only then: so the new one
+        has a key of its own."""
+        marks = tmp_path / "marks"
+        marks.mkdir()
+        run = secure.run(folder=tmp_path / "run", nodes=2, rounds=3, marks=marks, hold="2-1")
+        try:
+            wait_until((marks / "2-1").exists, "node 1 trains in round 2")
+            secure.kill("node1")
+        finally:
+            (marks / "go-on").touch()
+        secure.start_node(1, key="replacement")
+        run.finish()
         records = records_of(run)
-        history = simulated("fedfor", people(2), len(records))
-        assert_agree(run, history)
-        for ours, theirs in zip(records, history.records, strict=True):
-            for key_ in ("clients", "up", "down_cross_device", "down_cross_silo", "local_steps"):
-                assert ours[key_] == theirs[key_], key_
-            assert ours["form"] == form
-            assert (ours["attempts"], ours["rejected"], ours["state_bytes"]) == (1, [], 0)
+        assert [(r["round"], r["clients"]) for r in records] == [(1, 2), (2, 1), (3, 2)]
+        (lost,) = records[1]["rejected"]
+        assert f"SuperNode ID: {lost['node']}" in secure.log("node1")
+        assert "Sending: train message" in secure.log("replacement")
 
 
-def test_a_supernode_is_killed_and_one_started_anew(secure: Federation, tmp_path: Path) -> None:
-    """Flower takes a minute to miss a node, and lets its key in again only then: so the new one
-    has a key of its own."""
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    run = secure.run(folder=tmp_path / "run", nodes=2, rounds=3, marks=marks, hold="2-1")
-    wait_until((marks / "2-1").exists, "node 1 trains in round 2")
-    secure.kill("node1")
-    (marks / "go-on").touch()
-    secure.start_node(1, key="replacement")
-    run.wait()
-    records = records_of(run)
-    assert [(r["round"], r["clients"]) for r in records] == [(1, 2), (2, 1), (3, 2)]
-    (lost,) = records[1]["rejected"]
-    assert f"SuperNode ID: {lost['node']}" in secure.log("node1")
-    assert "Sending: train message" in secure.log("replacement")
+class TestInTheClear:
+    def test_the_serverapp_is_killed_and_resumes(self, plain: Federation, tmp_path: Path) -> None:
+        marks = tmp_path / "marks"
+        marks.mkdir()
+        settings = {
+            "folder": tmp_path / "run",
+            "rounds": 3,
+            "nodes": 2,
+            "marks": marks,
+            "hold": "3-0",
+        }
+        broken = plain.run(**settings)
+        try:
+            wait_until((marks / "3-0").exists, "node 0 trains in round 3")
+            os.kill(int((marks / "server.pid").read_text()), signal.SIGKILL)
+        finally:
+            (marks / "go-on").touch()
+        assert len(records_of(broken)) == 2
+        run = plain.run(**settings).finish()
+        assert "Going on after round 2 of 3" in run.log
+        assert len(records_of(run)) == 3
+        # Which is that of the unbroken run, as above.
+        assert_agree(run, simulated("fedfor", people(2), 3))
 
-
-def test_the_serverapp_is_killed_and_resumes(plain: Federation, tmp_path: Path) -> None:
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    settings = {"folder": tmp_path / "run", "rounds": 3, "nodes": 2, "marks": marks, "hold": "3-0"}
-    broken = plain.run(**settings)
-    wait_until((marks / "3-0").exists, "node 0 trains in round 3")
-    os.kill(int((marks / "server.pid").read_text()), signal.SIGKILL)
-    (marks / "go-on").touch()
-    assert len(records_of(broken)) == 2
-    run = plain.run(**settings).wait()
-    assert "Going on after round 2 of 3" in run.log
-    assert len(records_of(run)) == 3
-    assert_agree(run, simulated("fedfor", people(2), 3))  # which is the unbroken run's, as above
-
-
-def test_other_algorithms_agree_with_the_simulator(plain: Federation, tmp_path: Path) -> None:
-    names = ("feddyn", "scaffold", "fedcurv", "fedadam")
-    runs = {
-        name: plain.run(folder=tmp_path / name, rounds=2, nodes=2, algorithm=name) for name in names
-    }
-    for run in runs.values():
-        run.wait()
-    for name, run in runs.items():
-        history = simulated(name, people(2), 2)
-        assert_agree(run, history)
-        for ours, theirs in zip(records_of(run), history.records, strict=True):
-            for key in ("up", "down_cross_device", "state_bytes", "clients_with_state"):
-                assert ours[key] == theirs[key], (name, key)
+    def test_other_algorithms_agree_with_the_simulator(
+        self, plain: Federation, tmp_path: Path
+    ) -> None:
+        names = ("feddyn", "scaffold+fedadam", "fedcurv")
+        runs = {
+            name: plain.run(folder=tmp_path / name, rounds=2, nodes=2, algorithm=name)
+            for name in names
+        }
+        for run in runs.values():
+            run.finish()
+        for name, run in runs.items():
+            history = simulated(name, people(2), 2)
+            assert_agree(run, history)
+            for ours, theirs in zip(records_of(run), history.records, strict=True):
+                for key in ("up", "down_cross_device", "state_bytes", "clients_with_state"):
+                    assert ours[key] == theirs[key], (name, key)
 
 
 def test_bad_nodes_are_named_and_the_others_result_stands(tmp_path: Path) -> None:
@@ -167,7 +188,7 @@ def test_bad_nodes_are_named_and_the_others_result_stands(tmp_path: Path) -> Non
     with Federation(tmp_path / "f") as federation:
         for number in range(5):
             federation.start_node(number, fault=faults.get(number, ""))
-        run = federation.run(folder=tmp_path / "run", rounds=2, nodes=5, min_replies=2).wait()
+        run = federation.run(folder=tmp_path / "run", rounds=2, nodes=5, min_replies=2).finish()
         wait_until(lambda: "finished in" in run.log, "the log says that the run is over")
     everyone = people(5)
     good = Partition(everyone.split, [everyone.rows(k) for k in (0, 1)])

@@ -106,7 +106,7 @@ def test_the_commands_make_a_federation(tmp_path: Path) -> None:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.wait(timeout=HANG)
 
     do(ours(make_ca))
     with going_on(ours(link), tmp_path / "link.log"):

@@ -77,7 +77,8 @@ class Finder:
         def exec_module(module: ModuleType) -> None:
             run(module)
             function, change = CHANGES[name]
-            setattr(module, function, change(getattr(module, function)))
+            if hasattr(module, function):  # not in every torch
+                setattr(module, function, change(getattr(module, function)))
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

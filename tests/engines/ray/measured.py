@@ -1,6 +1,7 @@
 """A driver in a process of its own that tells its memory each round, and that of its workers who
 had a part in it."""
 
+import gc
 import json
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ from fedfor.memory import resident_bytes
 
 
 def main(clients: int, cohort: int, rounds: int) -> None:
+    gc.set_threshold(700)  # as it is elsewhere
     told: list[tuple[int, dict[int, int]]] = []
 
     def tell(record: dict[str, Any]) -> None:

@@ -151,11 +151,19 @@ def test_a_cluster_whose_proxy_failed_is_asked_again(
     assert told.endswith("; asking again")
 
 
+def test_a_cluster_whose_processes_all_die_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = refusing(monkeypatch, *[ConnectionAbortedError(DEAD)] * cluster.DEATHS)
+    with pytest.raises(ConfigError, match="Starting Ray client server failed"):
+        Cluster("ray://head:10001", 2).open()
+    assert len(asked) == cluster.DEATHS
+
+
 @pytest.mark.parametrize(
     ("problem", "patience", "words"),
     [
         (BUSY, 0.0, "RuntimeError: Proxy failed to Connect to backend!"),
-        (DEAD, 0.0, "RuntimeError: Starting Ray client server failed."),
         ("Initialization failure:\nno such job", 1e9, "Initialization failure: no such job"),
     ],
 )

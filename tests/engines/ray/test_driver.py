@@ -60,7 +60,7 @@ def wait_for_rounds(driver: "subprocess.Popen[bytes]", folder: Path, rounds: int
         wait_until(lambda: len(records(folder)) >= rounds, f"{rounds} rounds in {folder}", driver)
     except AssertionError as error:
         driver.kill()
-        raise AssertionError(f"{error}\n{driver.communicate()[0].decode()}") from error
+        raise AssertionError(f"{error}\n{driver.communicate(timeout=HANG)[0].decode()}") from error
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def killed_after(folder: Path, rounds: int, words: list[str], cwd: Path) -> None
         wait_for_rounds(driver, folder, rounds)
     finally:
         driver.kill()
-        driver.communicate()
+        driver.communicate(timeout=HANG)
 
 
 def test_a_driver_that_is_killed_goes_on_with_fewer_nodes_and_on_another_cluster(
@@ -120,7 +120,7 @@ def test_an_interrupted_comparison_leaves_nothing_behind(place: Path, tmp_path: 
         out = end(driver)
     finally:
         driver.kill()
-        driver.communicate()
+        driver.communicate(timeout=HANG)
     assert "Traceback" not in out
     assert f"fedfor resume {folder}" in out.replace("\n", "")
     wait_until(lambda: not processes(place), "the cluster is gone")
@@ -210,7 +210,7 @@ def test_nothing_is_left_behind(place: Path, tmp_path: Path, how: str) -> None:
         out = end(driver)
     finally:
         driver.kill()
-        driver.communicate()
+        driver.communicate(timeout=HANG)
     assert "Traceback" not in out
     if how == "SIGINT":
         assert f"fedfor resume {folder}" in out.replace("\n", "")

@@ -1,6 +1,7 @@
 """The same numbers as one client after another, for any number of workers and any slices."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,24 +30,29 @@ from ..stacks import (
 from .conftest import Nodes
 
 ROUNDS = 3
+WITHIN: tuple[Within, ...] = ("serial", "vector")
 MAKE = functools.partial(build_model, "linear")
 MODELS = {**dict.fromkeys(ALGORITHMS, MAKE), **dict.fromkeys(WITH_BATCH_NORM, norm_cnn)}
 
 
+Way = tuple[str, Within]
+"""A method, and how a worker trains its slices."""
+
+
 @functools.cache
-def on_cluster(address: str, workers: int, within: Within) -> dict[str, Any]:
+def on_cluster(address: str, workers: int) -> dict[Way, Any]:
     """All methods as a sweep in step on so many workers: each one's run and records."""
-    runs, pool = {}, None
-    for name, make in MODELS.items():
+    runs, pool = dict[Way, Simulation](), None
+    for (name, make), within in itertools.product(MODELS.items(), WITHIN):
         model, store, population = build(make), MemoryStore(), ragged()
         chosen = parse(name)
         how = Clustered(address, workers, within, block=2, pool=pool)
         engine = make_ray_engine(how, population, model, chosen, TRAINING, 0, store, cohort=4)
         pool = engine.pool
-        runs[name] = Simulation(
+        runs[name, within] = Simulation(
             population, model, chosen, TRAINING, engine, cohort=4, seed=0, store=store
         )
-    records: dict[str, list[Record]] = {name: [] for name in runs}
+    records: dict[Way, list[Record]] = {way: [] for way in runs}
     problems: list[Exception] = []
 
     def ended(place: int, end: Record | Exception) -> None:
@@ -62,7 +68,7 @@ def on_cluster(address: str, workers: int, within: Within) -> dict[str, Any]:
     finally:
         for run in runs.values():
             run.engine.close()
-    return {name: (run, records[name]) for name, run in runs.items()}
+    return {way: (run, records[way]) for way, run in runs.items()}
 
 
 def plain(records: Sequence[Record]) -> list[Record]:
@@ -76,7 +82,7 @@ def plain(records: Sequence[Record]) -> list[Record]:
 def test_one_after_another_on_workers_is_serial_to_the_bit(
     nodes: Nodes, name: str, workers: int
 ) -> None:
-    ours, records = on_cluster(nodes.address, workers, "serial")[name]
+    ours, records = on_cluster(nodes.address, workers)[name, "serial"]
     theirs, expected = reference(MODELS[name], name)
     assert_identical(ours, theirs)
     assert plain(records) == expected
@@ -84,9 +90,9 @@ def test_one_after_another_on_workers_is_serial_to_the_bit(
 
 @pytest.mark.parametrize("name", MODELS)
 def test_stacks_are_the_same_on_any_number_of_workers(nodes: Nodes, name: str) -> None:
-    ours, records = on_cluster(nodes.address, 1, "vector")[name]
+    ours, records = on_cluster(nodes.address, 1)[name, "vector"]
     for workers in (2, 3):
-        others, told = on_cluster(nodes.address, workers, "vector")[name]
+        others, told = on_cluster(nodes.address, workers)[name, "vector"]
         assert_identical(others, ours)
         assert plain(told) == plain(records)
     theirs, expected = reference(MODELS[name], name)

@@ -44,7 +44,7 @@ def test_memory_stays_flat_over_500_rounds() -> None:
 
 
 def test_a_hundred_times_the_clients_need_the_same_memory_in_the_driver() -> None:
-    few, many = (memory(10**10, cohort, 2) for cohort in (30, 3_000))
+    few, many = (memory(10**10, cohort, 4) for cohort in (30, 3_000))
     assert max(driver for driver, _ in many) < 1.1 * max(driver for driver, _ in few)
 
 

@@ -26,15 +26,15 @@ PATIENCE = 300.0
 AGAIN_AFTER = 2.0
 """Seconds between two such questions."""
 
-FOR_NOW = (
-    "Proxy failed to Connect",
-    "Starting Ray client server failed",
-    "psutil.ZombieProcess",
-    "psutil.NoSuchProcess",
-)
-"""What Ray's proxy says where another try may end better. It starts a process for each driver from
-outside. That may take longer than the half minute it is given; and sometimes it dies at once, since
-the proxy forks while gRPC is at work in it (https://github.com/ray-project/ray/issues/63202)."""
+BUSY = "Proxy failed to Connect"
+"""Ray's proxy starts a process for each driver from outside, and gives it half a minute."""
+
+DEAD = ("Starting Ray client server failed", "psutil.ZombieProcess", "psutil.NoSuchProcess")
+"""That process died at once, as sometimes happens when the proxy forks while gRPC is at work in it
+(https://github.com/ray-project/ray/issues/63202)."""
+
+DEATHS = 10
+"""So many in a row are no accident: some 7 % die so."""
 
 SOON = 10.0
 """Seconds for somebody to answer at the address of a cluster. Ray itself tries for minutes."""
@@ -87,14 +87,16 @@ class Cluster:
                 f"there is no Ray cluster at {address} ({in_short(error)}); start one with 'ray "
                 "start --head', or leave the address out for a cluster on this machine alone"
             ) from error
-        until, told = time.monotonic() + PATIENCE, False
+        until, deaths, told = time.monotonic() + PATIENCE, 0, False
         while True:
             try:
                 ray.init(address=address, **QUIET)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 what = f"the Ray cluster at {address} did not let us in ({_refusal(error)})"
-                may_pass = any(words in str(error) for words in FOR_NOW)
-                if may_pass and time.monotonic() < until:
+                dead = any(words in str(error) for words in DEAD)
+                deaths += dead
+                again = BUSY in str(error) or (dead and deaths < DEATHS)
+                if again and time.monotonic() < until:
                     if not told:
                         log.info("%s; asking again", what)
                     told = True

@@ -52,7 +52,7 @@ class Layout:
         """Columns that are updated together: large parameters each alone, small ones side by side.
 
         Gathering the gradients of small ones into one matrix saves many small steps; copying those
-        of large ones there would cost more than it saves.
+        of large ones there would cost more than it saves, unless a compiler does it.
         """
         found: list[tuple[int, int, list[str]]] = []
         for name, slot in self.slots.items():

@@ -208,7 +208,8 @@ class LocalStep:
     def _update_whole(
         self, terms: Sequence[Term], state: State, gradients: Tensors, running: Tensor | None
     ) -> None:
-        """Where all runs have plain SGD: their new weights side by side, then taken over."""
+        """New weights of all runs, laid side by side and then copied over the old ones. For SGD
+        without momentum only."""
         layout, weights = self.model.layout, state.weights
         parts = [_flat(gradients[name]) for name in layout.slots]
         if layout.width > layout.used:
