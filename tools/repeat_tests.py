@@ -32,6 +32,7 @@ from typing import Any
 from tests.processes import without_group
 
 ROOT = Path(__file__).parent.parent
+WHOLE_SUITE = "the whole suite"
 WHOLE = ("-n", "3", "--dist", "loadgroup")
 SLOWEST = 20
 PACKAGES = ("torch", "pytest", "pytest-xdist", "ray", "flwr")
@@ -113,8 +114,8 @@ def read(report: Path, what: str, command: str, seconds: float) -> Outcome:
 
 def plans(whole: int, busy: int, single: int) -> tuple[list[Plan], list[Plan]]:
     """Those that run one after another, and those that run side by side, each on its core."""
-    alone = [Plan("the whole suite", WHOLE)] * whole
-    beside = [Plan("the whole suite beside two busy loops", WHOLE, busy_loops=2)] * busy
+    alone = [Plan(WHOLE_SUITE, WHOLE)] * whole
+    beside = [Plan(f"{WHOLE_SUITE} beside two busy loops", WHOLE, busy_loops=2)] * busy
     cores = sorted(os.sched_getaffinity(0))[:2]
     on_one = [
         Plan("servers, clusters and processes on one core", ("-m", "processes"), core=core)
@@ -182,8 +183,8 @@ def table(found: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(map(str, (*about, *counts)))} |")
     failed = sorted({name for one in found["runs"] for name in one["failed"]})
     lines += ["", f"Failed: {', '.join(failed)}." if failed else "Nothing failed."]
-    whole = [one for one in found["runs"] if one["what"].startswith("the whole suite")]
-    shown = (whole or found["runs"])[-1]
+    undisturbed = [one for one in found["runs"] if one["what"] == WHOLE_SUITE]
+    shown = (undisturbed or found["runs"])[-1]
     lines += ["", f"The slowest tests of {shown['what']}, at commit {shown['commit']}:", ""]
     lines += ["| seconds | test |", "|---:|---|"]
     lines += [f"| {took:.1f} | `{name}` |" for name, took in shown["slowest"]]
