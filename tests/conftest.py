@@ -28,8 +28,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What tests start finds the tests' modules, and what Python runs first of all. The processes
-    of pytest-xdist are no such: they, not the one that starts them, set this."""
+    """Tell Python where processes that tests start find their modules: in tests/quick what it runs
+    first, in ROOT the tests' own. Each process of pytest-xdist does so for itself. If the one that
+    starts them did, they would run that file too."""
     if os.getenv("PYTEST_XDIST_WORKER") or not config.getoption("numprocesses", default=None):
         paths = [str(ROOT / "tests/quick"), str(ROOT), os.getenv("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -1,7 +1,7 @@
 """The vector engine gives the serial engine's numbers, in float64 to 1e-9."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -87,14 +87,19 @@ def test_all_weights_changed_at_once(monkeypatch: pytest.MonkeyPatch, momentum: 
         [simulation(engine, build(norm_cnn), *what, clients) for engine in (shared, SerialEngine)]
         for what in zip(names, trainings, strict=True)
     ]
+    assert_same_after_three_rounds(pairs)
+    assert bool(taken) != bool(momentum)
+    assert momentum or any(running is not None and not running.all() for *_, running in taken)
+
+
+def assert_same_after_three_rounds(pairs: Sequence[Sequence[Simulation]]) -> None:
+    """Of each pair, the first one is trained in step with the others, the second one alone."""
     for _ in range(3):
         drive_together([ours.steps() for ours, _ in pairs], lambda i, r: None)
     for ours, theirs in pairs:
         for _ in range(3):
             theirs.round()
         assert_same(ours, theirs)
-    assert bool(taken) != bool(momentum)
-    assert momentum or any(running is not None and not running.all() for *_, running in taken)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[tuple[Any, ...]]:
@@ -160,12 +165,7 @@ def test_runs_with_different_labels_and_rates_in_one_stack() -> None:
                 for e in (shared, SerialEngine)
             ]
         )
-    for _ in range(3):
-        drive_together([ours.steps() for ours, _ in pairs], lambda i, r: None)
-    for ours, theirs in pairs:
-        for _ in range(3):
-            theirs.round()
-        assert_same(ours, theirs)
+    assert_same_after_three_rounds(pairs)
 
 
 @pytest.mark.fast

@@ -1,9 +1,9 @@
 """Python runs this first in each process that a test starts, so that it starts sooner.
 
-torch imports its compiler, a second's work, when the first optimizer is made, only to say that
-nothing of it is to be compiled. Until somebody does import the compiler, nobody needs to say so.
+torch imports its compiler with the first optimizer, only to tell it that an optimizer must not be
+compiled. That takes long, and is needless as long as nobody else imports the compiler.
 
-And Python looks for garbage after every 700 new objects; imports make a million, and no garbage.
+Python also looks for garbage after every 700 new objects, which is often during imports.
 """
 
 import functools

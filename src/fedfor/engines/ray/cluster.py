@@ -21,7 +21,7 @@ SOON_GONE = {"gcs_rpc_server_reconnect_timeout_s": 15}
 """How long Ray's helpers seek a cluster of our own, of which all else dies with us."""
 
 PATIENCE = 300.0
-"""Seconds in which a cluster that did not let us in is asked again."""
+"""For so many seconds a cluster that did not let us in is asked again."""
 
 AGAIN_AFTER = 2.0
 """Seconds between two such questions."""
@@ -34,7 +34,7 @@ DEAD = ("Starting Ray client server failed", "psutil.ZombieProcess", "psutil.NoS
 (https://github.com/ray-project/ray/issues/63202)."""
 
 DEATHS = 10
-"""So many in a row are no accident: some 7 % die so."""
+"""If so many processes die, it has another reason, and we stop asking."""
 
 SOON = 10.0
 """Seconds for somebody to answer at the address of a cluster. Ray itself tries for minutes."""

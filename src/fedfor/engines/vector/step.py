@@ -157,8 +157,8 @@ class LocalStep:
     """Whether some client has a single sample in the batch."""
     augmentation: Augmentation | None = None
     whole: bool = False
-    """Whether to change all weights at once. A compiler makes of a change to some rows a copy of
-    all of them: with many runs in a stack, most of a step was such copies."""
+    """Whether to change all weights at once. If each run changes its own rows, a compiler copies
+    all rows for each of them, and with many runs such copies take most of a step."""
 
     def __call__(self, state: State, terms: Sequence[Term], batch: Batch, x: Tensor) -> None:
         """Change `state` in place. `x` is the whole data set."""
