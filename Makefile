@@ -49,7 +49,7 @@ $(RUNNABLE) $(INSTALLED): pyproject.toml constraints.txt
 	  { echo "fedfor needs Python 3.11 or newer; name one with: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 2; }
 	@echo 'Setting up $(VENV): a minute or two'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(extras)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(extras)]'
 	@touch $@
 
 clean:
